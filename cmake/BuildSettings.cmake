@@ -1,0 +1,49 @@
+# Settings every target shares: language, output folders, warnings, sanitizers.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN")
+
+find_program(SAPE2_CCACHE ccache)
+if(SAPE2_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${SAPE2_CCACHE}")
+endif()
+
+# Compile and link options of our own code; never exported to users' projects.
+add_library(sape2_build_settings INTERFACE)
+target_compile_options(sape2_build_settings INTERFACE -Wall -Wextra -Wshadow -Wno-unknown-pragmas)
+if(SAPE2_WARNINGS_AS_ERRORS)
+  target_compile_options(sape2_build_settings INTERFACE -Werror)
+endif()
+if(SAPE2_SANITIZE)
+  add_compile_options(-fsanitize=${SAPE2_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SAPE2_SANITIZE})
+endif()
+
+configure_file("${PROJECT_SOURCE_DIR}/cmake/version.h.in"
+               "${PROJECT_BINARY_DIR}/include/sape2/version.h" @ONLY)
+
+# sape2_layer(NAME): what all library targets of the layers have in common.
+function(sape2_layer target)
+  target_include_directories(
+    ${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+                     "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
+                     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+    PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:sape2_build_settings>")
+  string(REPLACE "sape2_" "" name ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  add_library(sape2::${name} ALIAS ${target})
+  install(TARGETS ${target} EXPORT sape2-targets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()

@@ -1,0 +1,23 @@
+# Installs headers, libraries and the CMake package behind find_package(sape2).
+include(CMakePackageConfigHelpers)
+
+# The one target users link: every library layer.
+add_library(sape2_all INTERFACE)
+set_target_properties(sape2_all PROPERTIES EXPORT_NAME sape2)
+target_link_libraries(sape2_all INTERFACE sape2_io sape2_nn sape2_ops)
+add_library(sape2::sape2 ALIAS sape2_all)
+install(TARGETS sape2_all EXPORT sape2-targets)
+
+set(SAPE2_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/sape2")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sape2" "${PROJECT_BINARY_DIR}/include/sape2"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(EXPORT sape2-targets NAMESPACE sape2:: DESTINATION "${SAPE2_PACKAGE_DIR}")
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/sape2-config.cmake.in" "${PROJECT_BINARY_DIR}/sape2-config.cmake"
+  INSTALL_DESTINATION "${SAPE2_PACKAGE_DIR}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/sape2-config-version.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/sape2-config.cmake"
+              "${PROJECT_BINARY_DIR}/sape2-config-version.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/Sape2Torch.cmake"
+        DESTINATION "${SAPE2_PACKAGE_DIR}")

@@ -1,0 +1,13 @@
+# Finds LibTorch and wraps it as sape2::torch. Used by our own build and by installed packages alike.
+# Debian's LibTorch names its folders in TORCH_INCLUDE_DIRS only; PyTorch wheels put them on targets.
+if(NOT TARGET sape2::torch)
+  find_package(Torch REQUIRED)
+  add_library(sape2::torch INTERFACE IMPORTED)
+  set(sape2_torch_flags "${TORCH_CXX_FLAGS}")
+  separate_arguments(sape2_torch_flags)
+  set_target_properties(
+    sape2::torch
+    PROPERTIES INTERFACE_LINK_LIBRARIES "${TORCH_LIBRARIES}"
+               INTERFACE_INCLUDE_DIRECTORIES "${TORCH_INCLUDE_DIRS}"
+               INTERFACE_COMPILE_OPTIONS "${sape2_torch_flags}")
+endif()
