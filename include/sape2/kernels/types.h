@@ -7,7 +7,8 @@ namespace sape2::kernels {
 
 /// Element type of q, k, v, the output, given axis vectors and all their gradients. Sums are always
 /// float32, and so are tables, gates, gains and their gradients.
-enum class DType : std::uint8_t { float32, bfloat16 };
+/// float16 is for CUDA alone.
+enum class DType : std::uint8_t { float32, bfloat16, float16 };
 
 /// Which token's content makes the axis vectors.
 enum class Source : std::uint8_t { q, k, qk };

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "sape2/kernels/attention.h"
+#include "sape2/kernels/cope.h"
+#include "sape2/kernels/vectors.h"
+
+#include <cstddef>
+#include <string>
+
+/// The kernels on NVIDIA GPUs, compute capability 8.0 and newer. Parameters are those of the CPU
+/// kernels with device pointers; float16 is taken too. Nothing synchronises with the host, so calls
+/// may be captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
+///
+/// Each function needs scratch memory on the device, O(tokens · (rows + cols)) a head: ask for the
+/// size, allocate it (aligned to 256 bytes), pass it on. It may be reused once the stream has passed
+/// the call. Functions throw std::invalid_argument, with one sentence, where parameters make no sense
+/// or are refused, and sape2::Error where CUDA fails.
+namespace sape2::kernels::cuda {
+
+/// Where and with what a call runs.
+struct Launch {
+  void* stream = nullptr;  ///< a cudaStream_t
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+};
+
+/// Empty where the fused kernels take these sizes on the current device, else the sentence that says
+/// why not: heads larger than 128, lines of more than 128 patches with stage 1 or distances, or more
+/// shared memory than the device has.
+std::string refusal(const Shape& shape, DType dtype);
+std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t sets);
+
+// ------------------------------------------------------------------------------------- no bias
+
+std::size_t plain_attention_workspace(const AttentionInputs& inputs, bool backward);
+void plain_attention_forward(const AttentionInputs& inputs, const AttentionOutputs& outputs,
+                             const Launch& launch);
+void plain_attention_backward(const AttentionInputs& inputs, const AttentionSaved& saved,
+                              const AttentionGradients& gradients, const Launch& launch);
+
+// --------------------------------------------------------- stage 2, from given axis vectors
+
+std::size_t biased_attention_workspace(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                       Form form, bool backward);
+void biased_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors, Form form,
+                              const Bias& bias, const AttentionOutputs& outputs,
+                              const Launch& launch);
+void biased_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors, Form form,
+                               const Bias& bias, const AttentionSaved& saved,
+                               const AttentionGradients& gradients,
+                               const AxisVectorGradients& vector_gradients, const Launch& launch);
+
+// ---------------------------------------------------------------------------------- both stages
+
+std::size_t sape2_attention_workspace(const AttentionInputs& inputs, const Encoding& encoding,
+                                      Form form, bool backward);
+void sape2_attention_forward(const AttentionInputs& inputs, const Encoding& encoding, Form form,
+                             const Bias& bias, const AttentionOutputs& outputs,
+                             const Launch& launch);
+void sape2_attention_backward(const AttentionInputs& inputs, const Encoding& encoding, Form form,
+                              const Bias& bias, const AttentionSaved& saved,
+                              const AttentionGradients& gradients,
+                              const EncodingGradients& encoding_gradients, float* dgain,
+                              const Launch& launch);
+
+// -------------------------------------------------------------------------------------- stage 1
+
+/// Stage 1 needs no scratch forward.
+std::size_t sape2_vectors_workspace(const VectorInputs& inputs, const Encoding& encoding);
+void sape2_vectors_forward(const VectorInputs& inputs, const Encoding& encoding,
+                           const VectorOutputs& outputs, const Launch& launch);
+void sape2_vectors_backward(const VectorInputs& inputs, const Encoding& encoding,
+                            const VectorOutputGradients& output_gradients,
+                            const VectorInputGradients& gradients,
+                            const EncodingGradients& encoding_gradients, const Launch& launch);
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,273 @@
+// Entry points of attention: plain, with a bias from given vectors, and with both stages.
+#include "kernels/cuda/attention.h"
+
+#include "kernels/cuda/buffers.h"
+#include "kernels/cuda/exchange.h"
+#include "kernels/cuda/near_vectors.h"
+#include "kernels/cuda/stage_one_sums.h"
+
+namespace sape2::kernels::cuda {
+namespace {
+
+BiasForm bias_form(Form form) {
+  return form == Form::distance ? BiasForm::distance : BiasForm::direct;
+}
+
+Geometry forward_geometry(const AttentionInputs& in, const AttentionOutputs& out) {
+  return geometry_of(in.shape, in.dtype, {in.q, in.k, in.v, as_const(out.out)});
+}
+
+Geometry backward_geometry(const AttentionInputs& in, const AttentionSaved& saved,
+                           const AttentionGradients& d) {
+  return geometry_of(in.shape, in.dtype,
+                     {in.q, in.k, in.v, saved.out, saved.dout, as_const(d.dq), as_const(d.dk),
+                      as_const(d.dv)});
+}
+
+AttentionParams attention_params(const AttentionInputs& in, const Geometry& geometry) {
+  AttentionParams p{};
+  p.geometry = geometry;
+  p.scale = in.scale;
+  p.q = in.q;
+  p.k = in.k;
+  p.v = in.v;
+  p.vectors.sets = 1;
+  return p;
+}
+
+void add_bias(AttentionParams& p, const Bias& bias, const VectorScratch& vectors) {
+  p.gain = bias.gain;
+  p.inside = bias.inside;
+  p.vectors = vectors.view();
+}
+
+BackwardParams backward_params(const AttentionParams& forward, const AttentionSaved& saved,
+                               const AttentionGradients& d, const BackwardScratch& scratch) {
+  BackwardParams p{};
+  p.forward = forward;
+  p.forward.lse = const_cast<float*>(saved.lse);  // only read
+  p.out = saved.out;
+  p.dout = saved.dout;
+  p.dq = d.dq;
+  p.dk = d.dk;
+  p.dv = d.dv;
+  p.delta = scratch.delta;
+  return p;
+}
+
+/// The distance form's last preparation.
+template <class T>
+void make_near(const Geometry& g, const VectorScratch& v, cudaStream_t stream) {
+  near_vectors<T>({.geometry = g,
+                   .sets = v.own_sets,
+                   .vectors = {v.own[0], v.own[1]},
+                   .widths = {v.widths[0], v.widths[1]},
+                   .near = {v.near[0], v.near[1]},
+                   .norms = {v.norms[0], v.norms[1]}},
+                  stream);
+}
+
+template <class T>
+void prepare_given(const Geometry& g, const AxisVectors& given, Form form, const VectorScratch& v,
+                   cudaStream_t stream) {
+  import_vectors<T>({.geometry = g,
+                     .sets = static_cast<int>(given.sets),
+                     .add_sets = form == Form::direct,
+                     .given = {given.x, given.y},
+                     .own = {v.own[0], v.own[1]}},
+                    stream);
+  if (form == Form::distance) make_near<T>(g, v, stream);
+}
+
+template <class T>
+void prepare_sape2(const StageOneParams& stage, Form form, const VectorScratch& v,
+                   cudaStream_t stream) {
+  stage_one_forward<T>({.stage = stage,
+                        .vectors = {.axes = {v.own[0], v.own[1]},
+                                    .plain = false,
+                                    .add_sets = form == Form::direct}},
+                       stream);
+  if (form == Form::distance) make_near<T>(stage.geometry, v, stream);
+}
+
+void sum_dgain(SumJobs& sums, const Geometry& g, const float* partials, float* dgain) {
+  SumJob job;
+  job.parts[0] = {partials, g.padded_tokens / 64, 1, 0};
+  job.out = dgain;
+  sums.add(job);
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------- no bias
+
+std::size_t plain_attention_workspace(const AttentionInputs& in, bool backward) {
+  check_shape(in.shape, in.dtype);
+  Arena arena;
+  if (backward) BackwardScratch(arena, geometry_of(in.shape, in.dtype, {}));
+  return arena.used();
+}
+
+void plain_attention_forward(const AttentionInputs& in, const AttentionOutputs& outputs,
+                             const Launch& launch) {
+  check_shape(in.shape, in.dtype);
+  auto p = attention_params(in, forward_geometry(in, outputs));
+  p.out = outputs.out;
+  p.lse = outputs.lse;
+  dispatch_type(in.dtype, [&](auto type) {
+    attention_forward<decltype(type)>(p, BiasForm::none, stream_of(launch));
+  });
+}
+
+void plain_attention_backward(const AttentionInputs& in, const AttentionSaved& saved,
+                              const AttentionGradients& d, const Launch& launch) {
+  check_shape(in.shape, in.dtype);
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const auto geometry = backward_geometry(in, saved, d);
+  const BackwardScratch scratch(arena, geometry);
+  const auto p = backward_params(attention_params(in, geometry), saved, d, scratch);
+  dispatch_type(in.dtype, [&](auto type) {
+    attention_backward<decltype(type)>(p, BiasForm::none, stream_of(launch));
+  });
+}
+
+// --------------------------------------------------------- stage 2, from given axis vectors
+
+std::size_t biased_attention_workspace(const AttentionInputs& in, const AxisVectors& vectors,
+                                       Form form, bool backward) {
+  check_shape(in.shape, in.dtype, form, vectors.sets);
+  Arena arena;
+  const auto geometry = geometry_of(in.shape, in.dtype, {});
+  VectorScratch(arena, geometry, in.dtype, form, static_cast<int>(vectors.sets), backward);
+  if (backward) BackwardScratch(arena, geometry);
+  return arena.used();
+}
+
+void biased_attention_forward(const AttentionInputs& in, const AxisVectors& vectors, Form form,
+                              const Bias& bias, const AttentionOutputs& outputs,
+                              const Launch& launch) {
+  check_shape(in.shape, in.dtype, form, vectors.sets);
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const auto geometry = forward_geometry(in, outputs);
+  const VectorScratch scratch(arena, geometry, in.dtype, form, static_cast<int>(vectors.sets),
+                              false);
+  auto p = attention_params(in, geometry);
+  add_bias(p, bias, scratch);
+  p.out = outputs.out;
+  p.lse = outputs.lse;
+  const auto stream = stream_of(launch);
+  dispatch_type(in.dtype, [&](auto type) {
+    using T = decltype(type);
+    prepare_given<T>(geometry, vectors, form, scratch, stream);
+    attention_forward<T>(p, bias_form(form), stream);
+  });
+}
+
+void biased_attention_backward(const AttentionInputs& in, const AxisVectors& vectors, Form form,
+                               const Bias& bias, const AttentionSaved& saved,
+                               const AttentionGradients& d,
+                               const AxisVectorGradients& vector_gradients, const Launch& launch) {
+  check_shape(in.shape, in.dtype, form, vectors.sets);
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const auto geometry = backward_geometry(in, saved, d);
+  const int sets = static_cast<int>(vectors.sets);
+  const VectorScratch scratch(arena, geometry, in.dtype, form, sets, true);
+  const BackwardScratch backward(arena, geometry);
+  auto forward = attention_params(in, geometry);
+  add_bias(forward, bias, scratch);
+  auto p = backward_params(forward, saved, d, backward);
+  p.dx = scratch.gradients[0];
+  p.dy = scratch.gradients[1];
+  if (vector_gradients.dgain != nullptr) p.dgain = backward.dgain;
+  const auto stream = stream_of(launch);
+  dispatch_type(in.dtype, [&](auto type) {
+    using T = decltype(type);
+    prepare_given<T>(geometry, vectors, form, scratch, stream);
+    attention_backward<T>(p, bias_form(form), stream);
+    export_gradients<T>({.geometry = geometry,
+                         .sets = sets,
+                         .add_sets = form == Form::direct,
+                         .own = {p.dx, p.dy},
+                         .gradients = {vector_gradients.dx, vector_gradients.dy}},
+                        stream);
+  });
+  SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
+  sum_dgain(sums, geometry, backward.dgain, vector_gradients.dgain);
+  add_partial_sums(sums, stream);
+}
+
+// ---------------------------------------------------------------------------------- both stages
+
+std::size_t sape2_attention_workspace(const AttentionInputs& in, const Encoding& encoding,
+                                      Form form, bool backward) {
+  check_shape(in.shape, in.dtype, form, sets_of(encoding));
+  check_encoding(encoding);
+  Arena arena;
+  const auto geometry = geometry_of(in.shape, in.dtype, {});
+  VectorScratch(arena, geometry, in.dtype, form, sets_of(encoding), backward);
+  if (backward) {
+    BackwardScratch(arena, geometry);
+    StageOneScratch(arena, stage_one_params(geometry, in.q, in.k, encoding));
+  }
+  return arena.used();
+}
+
+void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding, Form form,
+                             const Bias& bias, const AttentionOutputs& outputs,
+                             const Launch& launch) {
+  check_shape(in.shape, in.dtype, form, sets_of(encoding));
+  check_encoding(encoding);
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const auto geometry = forward_geometry(in, outputs);
+  const VectorScratch scratch(arena, geometry, in.dtype, form, sets_of(encoding), false);
+  auto p = attention_params(in, geometry);
+  add_bias(p, bias, scratch);
+  p.out = outputs.out;
+  p.lse = outputs.lse;
+  const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
+  const auto stream = stream_of(launch);
+  dispatch_type(in.dtype, [&](auto type) {
+    using T = decltype(type);
+    prepare_sape2<T>(stage, form, scratch, stream);
+    attention_forward<T>(p, bias_form(form), stream);
+  });
+}
+
+void sape2_attention_backward(const AttentionInputs& in, const Encoding& encoding, Form form,
+                              const Bias& bias, const AttentionSaved& saved,
+                              const AttentionGradients& d,
+                              const EncodingGradients& encoding_gradients, float* dgain,
+                              const Launch& launch) {
+  check_shape(in.shape, in.dtype, form, sets_of(encoding));
+  check_encoding(encoding);
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const auto geometry = backward_geometry(in, saved, d);
+  const VectorScratch vectors(arena, geometry, in.dtype, form, sets_of(encoding), true);
+  const BackwardScratch backward(arena, geometry);
+  const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
+  const StageOneScratch partial(arena, stage);
+
+  auto forward = attention_params(in, geometry);
+  add_bias(forward, bias, vectors);
+  auto p = backward_params(forward, saved, d, backward);
+  p.dx = vectors.gradients[0];
+  p.dy = vectors.gradients[1];
+  if (dgain != nullptr) p.dgain = backward.dgain;
+  const VectorPlaces<const void*> places{
+      .axes = {p.dx, p.dy}, .plain = false, .add_sets = form == Form::direct};
+  const auto back = stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients,
+                                              partial);
+  const auto stream = stream_of(launch);
+  dispatch_type(in.dtype, [&](auto type) {
+    using T = decltype(type);
+    prepare_sape2<T>(stage, form, vectors, stream);
+    attention_backward<T>(p, bias_form(form), stream);
+    stage_one_backward<T>(back, stream);
+  });
+  SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
+  sum_dgain(sums, geometry, backward.dgain, dgain);
+  sum_stage_one(sums, stage, encoding, encoding_gradients, partial);
+  add_partial_sums(sums, stream);
+}
+
+}  // namespace sape2::kernels::cuda

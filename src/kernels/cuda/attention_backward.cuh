@@ -1,0 +1,286 @@
+#pragma once
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/bias.cuh"
+#include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/softmax.cuh"
+
+/// Attention backward in two passes over recomputed tiles. With queries along the rows a block
+/// gathers dq, the vectors' gradients and dgain; with keys along the rows it gathers dk, dv and, for
+/// distances, the vectors' other half. Each output has one owner: no atomics, one order of sums.
+namespace sape2::kernels::cuda {
+
+template <class T, int HeadSize, BiasForm Form>
+inline constexpr int kBackwardColumns =
+    kIsWide<T> || HeadSize > 64 || Form == BiasForm::distance ? 32 : 64;
+
+template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
+int backward_shared_bytes(const AttentionParams& p) {
+  constexpr int kColumns = kBackwardColumns<T, HeadSize, Form>;
+  int bytes = 2 * Tile<T>::bytes(kRowTile, HeadSize) +
+              2 * TilePair<T>::bytes(kColumns, HeadSize) + 4 * kColumns * 4;
+  if constexpr (Form == BiasForm::distance)
+    bytes += DistanceTiles<T, kColumns / 8>::bytes(p.vectors);
+  if constexpr (Form == BiasForm::direct && KeysAlongRows)
+    bytes += DirectColumns<kColumns / 8>::bytes();
+  return bytes;
+}
+
+/// dout · out of the rows of one block, into `delta`; 16 lanes take a row.
+template <class T>
+__device__ void rows_delta(const BackwardParams& p, int image, int head, int first_row,
+                           float* delta) {
+  const auto& g = p.forward.geometry;
+  const auto out = head_of<T>(p.out, image, head), dout = head_of<T>(p.dout, image, head);
+  const int lane = threadIdx.x % 16;
+  for (int r = threadIdx.x / 16; r < kRowTile; r += kThreads / 16) {
+    const int token = first_row + r;
+    float sum = 0.0F;
+    if (token < g.tokens)
+      for (int c = lane; c < g.head_size; c += 16)
+        sum += widen(out.row(token)[c]) * widen(dout.row(token)[c]);
+#pragma unroll
+    for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane == 0) delta[r] = sum;
+  }
+}
+
+template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
+__global__ void __launch_bounds__(kThreads)
+    attention_backward_kernel(const __grid_constant__ BackwardParams params) {
+  constexpr int kColumns = kBackwardColumns<T, HeadSize, Form>;
+  constexpr int kPieces = kColumns / 8;
+  constexpr int kOutPieces = HeadSize / 8;
+  constexpr bool kDirect = Form == BiasForm::direct, kDistance = Form == BiasForm::distance;
+  constexpr bool kDirectRows = kDirect && !KeysAlongRows;
+  extern __shared__ __align__(128) unsigned char shared[];
+
+  const AttentionParams& p = params.forward;
+  const auto& g = p.geometry;
+  const int row_tiles = g.padded_tokens / kRowTile;
+  const std::int64_t batch_head = blockIdx.x / row_tiles;
+  const int first_row = blockIdx.x % row_tiles * kRowTile;
+  const int image = batch_head / g.heads, head = batch_head % g.heads;
+  const Lane lane;
+  const int warp_row = threadIdx.x / 32 * 16;
+  const int row = first_row + warp_row + lane.g;
+  // Long vectors' gradients are made 64 entries and one set at a time; only the first block of a
+  // row of tiles writes the rest.
+  const bool first_part = blockIdx.y == 0;
+  const int set = blockIdx.y % p.vectors.sets, first_entry = blockIdx.y / p.vectors.sets * 64;
+
+  // The tile's scores come from a·bᵀ, the weights' gradients from da·dbᵀ.
+  constexpr int kPairBytes = TilePair<T>::bytes(kColumns, HeadSize);
+  unsigned char* next = shared;
+  const Tile<T> a{next, HeadSize}, da{next + Tile<T>::bytes(kRowTile, HeadSize), HeadSize};
+  next += 2 * Tile<T>::bytes(kRowTile, HeadSize);
+  const TilePair<T> b{next, kColumns, HeadSize}, db{next + kPairBytes, kColumns, HeadSize};
+  next += 2 * kPairBytes;
+  int* const tokens = reinterpret_cast<int*>(next);          // of columns, two buffers
+  float* const column_lse = reinterpret_cast<float*>(next);  // the same place, keys along rows
+  float* const column_delta = column_lse + 2 * kColumns;
+  next += 4 * kColumns * 4;
+
+  const typename ColumnsOf<kDirectRows ? Form : BiasForm::none, kColumns>::Type columns(g);
+  const auto q = head_of<T>(p.q, image, head), k = head_of<T>(p.k, image, head);
+  const auto v = head_of<T>(p.v, image, head), dout = head_of<T>(params.dout, image, head);
+  const auto row_token = [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; };
+  load_rows(a, KeysAlongRows ? k : q, kRowTile, g.head_size, g.aligned, row_token);
+  load_rows(da, KeysAlongRows ? v : dout, kRowTile, g.head_size, g.aligned, row_token);
+  BiasOf<T, kPieces, Form, KeysAlongRows> bias(p, batch_head, first_row, row, next);
+
+  const float* const lse = p.lse + batch_head * g.tokens;
+  float* const delta = params.delta + batch_head * g.tokens;
+  const auto load_tile = [&](int tile) {
+    const int buffer = tile % 2;
+    const auto token_of = [&](int slot) { return columns.token(tile, slot); };
+    for (int slot = threadIdx.x; slot < kColumns; slot += kThreads) {
+      const int token = token_of(slot);
+      if constexpr (KeysAlongRows) {
+        column_lse[buffer * kColumns + slot] = token < 0 ? INFINITY : lse[token] * kLog2E;
+        column_delta[buffer * kColumns + slot] = token < 0 ? 0.0F : delta[token];
+      } else {
+        tokens[buffer * kColumns + slot] = token;
+      }
+    }
+    load_rows(b[buffer], KeysAlongRows ? q : k, kColumns, g.head_size, g.aligned, token_of);
+    load_rows(db[buffer], KeysAlongRows ? dout : v, kColumns, g.head_size, g.aligned, token_of);
+    if constexpr (kDistance) bias.load_columns(buffer, tile * kColumns);
+    if constexpr (kDirect && KeysAlongRows) bias.load(buffer, tile * kColumns);
+    commit_copies();
+  };
+  load_tile(0);
+
+  float row_lse[2], row_delta[2];
+  if constexpr (!KeysAlongRows) {
+    float* const scratch = reinterpret_cast<float*>(tokens + 2 * kColumns);
+    rows_delta<T>(params, image, head, first_row, scratch);
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = row + 8 * half;
+      row_lse[half] = token < g.tokens ? lse[token] * kLog2E : INFINITY;
+      row_delta[half] = scratch[warp_row + lane.g + 8 * half];
+      if (first_part && lane.t == 0 && token < g.tokens) delta[token] = row_delta[half];
+    }
+  }
+
+  const float scale = p.scale * kLog2E;
+  float bias_factor = 0.0F;
+  if constexpr (Form != BiasForm::none) bias_factor = p.gain[head] * (p.inside ? p.scale : 1.0F);
+  const float logit_factor = bias_factor * kLog2E;
+
+  float with_bias = 0.0F;  // this lane's share of Σ gradient of the logit · bias
+  float d_a[kOutPieces][4] = {};
+  float d_da[KeysAlongRows ? kOutPieces : 1][4] = {};
+  [[maybe_unused]] DistanceGradient<T, kPieces> near_gradient[kDistance ? 2 : 1];
+  [[maybe_unused]] DirectRowGradients<kPieces> direct_gradient(params, batch_head, row,
+                                                              bias_factor);
+
+  const int tiles = columns.tiles();
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int buffer = tile % 2;
+    if (tile + 1 < tiles) {
+      load_tile(tile + 1);
+      wait_for_copies<1>();
+    } else {
+      wait_for_copies<0>();
+    }
+    __syncthreads();
+
+    // Logits, then weights.
+    float weight[kPieces][4] = {};
+    [[maybe_unused]] float inverse[kDistance ? 2 : 1][kPieces][4];
+    [[maybe_unused]] float distance[kDistance ? kPieces : 1][4];
+    add_product_with_rows(weight, a, warp_row, b[buffer], HeadSize);
+    if constexpr (kDirectRows) {
+      if (columns.first_row(tile) == 0) {
+        bias.begin_part(columns, columns.part(tile));
+        direct_gradient.begin_part();
+      }
+      bias.for_each_piece(columns, tile, [&](int piece, const float(&bb)[4]) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          weight[piece][e] = weight[piece][e] * scale + bb[e] * logit_factor;
+      });
+    } else if constexpr (kDistance) {
+      bias.template bias<true>(distance, inverse, set, buffer, row, tile * kColumns);
+    }
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      [[maybe_unused]] float bb[4];
+      if constexpr (kDirect && KeysAlongRows) bias.bias(buffer, piece, bb);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
+        float logit = weight[piece][e];
+        if constexpr (!kDirectRows) logit *= scale;
+        if constexpr (kDirect && KeysAlongRows) logit += bb[e] * logit_factor;
+        if constexpr (kDistance) logit += distance[piece][e] * logit_factor;
+        if constexpr (KeysAlongRows) {
+          weight[piece][e] = exp2f(logit - column_lse[column]);
+        } else {
+          weight[piece][e] = tokens[column] < 0 ? 0.0F : exp2f(logit - row_lse[e / 2]);
+        }
+      }
+    }
+
+    // The logits' gradients.
+    float gradient[kPieces][4] = {};
+    add_product_with_rows(gradient, da, warp_row, db[buffer], HeadSize);
+    if constexpr (KeysAlongRows) add_product_with_columns<T>(d_da, weight, db[buffer]);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
+        const float mean = KeysAlongRows ? column_delta[column] : row_delta[e / 2];
+        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - mean);
+        if constexpr (kDistance && !KeysAlongRows)
+          with_bias += gradient[piece][e] * distance[piece][e];
+      }
+    add_product_with_columns<T>(d_a, gradient, b[buffer]);
+
+    if constexpr (kDirectRows) {
+      with_bias += direct_gradient.add(columns, tile, gradient, bias.y);
+      const int part = columns.part(tile);
+      if (tile + 1 == tiles || columns.part(tile + 1) != part)
+        with_bias += direct_gradient.end_part(columns, part, bias.along_x);
+    }
+    if constexpr (kDistance) {
+#pragma unroll
+      for (int axis = 0; axis < 2; ++axis) {
+#pragma unroll
+        for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) inverse[axis][piece][e] *= gradient[piece][e] * bias_factor;
+        near_gradient[axis].add(bias.near(set, axis), buffer, inverse[axis], first_entry);
+      }
+    }
+    __syncthreads();
+  }
+
+  if constexpr (kDistance) {
+#pragma unroll
+    for (int axis = 0; axis < 2; ++axis) {
+      const int entries = axis ? g.rows : g.cols;
+      float* const to = (axis ? params.dy : params.dx) +
+                        (set * g.batch_heads + batch_head) * entries * g.padded_tokens + row;
+      near_gradient[axis].finish(bias.near(set, axis), first_entry,
+                                 [&](int entry, int half, float value) {
+                                   if (entry >= entries) return;
+                                   float& place =
+                                       to[std::int64_t(entry) * g.padded_tokens + 8 * half];
+                                   place = KeysAlongRows ? place + value : value;
+                                 });
+    }
+  }
+  if (!first_part) return;
+
+  const auto store = [&](const View& view, const auto& result, float factor) {
+    if (view.data == nullptr) return;
+    const auto to = head_of<T>(view, image, head);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (row + 8 * half < g.tokens)
+        store_row(to.row(row + 8 * half), result, half, factor, g.head_size, g.aligned);
+  };
+  store(KeysAlongRows ? params.dk : params.dq, d_a, p.scale);
+  if constexpr (KeysAlongRows) store(params.dv, d_da, 1.0F);
+  if constexpr (!KeysAlongRows && Form != BiasForm::none) {
+    if (params.dgain != nullptr) {
+      const float sum = block_sum(with_bias, column_lse);
+      if (threadIdx.x == 0) params.dgain[blockIdx.x] = sum * (p.inside ? p.scale : 1.0F);
+    }
+  }
+}
+
+template <class T, int HeadSize, BiasForm Form>
+void launch_attention_backward(const BackwardParams& p, cudaStream_t stream) {
+  const auto& g = p.forward.geometry;
+  const auto& v = p.forward.vectors;
+  const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
+  const int width = v.width_x > v.width_y ? v.width_x : v.width_y;
+  const int parts = Form == BiasForm::distance ? v.sets * ((width + 63) / 64) : 1;
+  launch(attention_backward_kernel<T, HeadSize, Form, false>, blocks, parts, kThreads,
+         backward_shared_bytes<T, HeadSize, Form, false>(p.forward), stream, p);
+  launch(attention_backward_kernel<T, HeadSize, Form, true>, blocks, parts, kThreads,
+         backward_shared_bytes<T, HeadSize, Form, true>(p.forward), stream, p);
+}
+
+template <class T>
+void attention_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream) {
+  dispatch_head_size<T>(p.forward.geometry.head_size, [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    switch (form) {
+      case BiasForm::none: return launch_attention_backward<T, kSize, BiasForm::none>(p, stream);
+      case BiasForm::direct:
+        return launch_attention_backward<T, kSize, BiasForm::direct>(p, stream);
+      case BiasForm::distance:
+        return launch_attention_backward<T, kSize, BiasForm::distance>(p, stream);
+    }
+  });
+}
+
+}  // namespace sape2::kernels::cuda

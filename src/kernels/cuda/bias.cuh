@@ -1,0 +1,22 @@
+#pragma once
+
+#include "kernels/cuda/direct_bias.cuh"
+#include "kernels/cuda/distance_bias.cuh"
+
+#include <type_traits>
+
+/// Which bias a kernel's tiles get.
+namespace sape2::kernels::cuda {
+
+struct NoBias {
+  __device__ NoBias(const AttentionParams&, std::int64_t, int, int, unsigned char*) {}
+};
+
+/// `KeysAlongRows`: a tile's rows are keys and its columns queries.
+template <class T, int Pieces, BiasForm Form, bool KeysAlongRows = false>
+using BiasOf = std::conditional_t<
+    Form == BiasForm::none, NoBias,
+    std::conditional_t<Form == BiasForm::distance, DistanceTiles<T, Pieces>,
+                       std::conditional_t<KeysAlongRows, DirectColumns<Pieces>, DirectRows<Pieces>>>>;
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "kernels/cuda/params.h"
+#include "kernels/cuda/tile.cuh"
+
+/// In which order a block walks over the tokens that stand along the columns of its tiles.
+namespace sape2::kernels::cuda {
+
+/// The tokens as they come.
+template <int Width>
+struct PlainColumns {
+  int tokens;
+
+  __device__ explicit PlainColumns(const Geometry& g) : tokens(g.tokens) {}
+  __device__ int tiles() const { return (tokens + Width - 1) / Width; }
+  __device__ int token(int tile, int slot) const {
+    const int token = tile * Width + slot;
+    return token < tokens ? token : -1;
+  }
+  __device__ bool full(int tile) const { return (tile + 1) * Width <= tokens; }
+};
+
+/// Whole grid rows, or equal parts of long ones, each padded to a multiple of 8: then a column of
+/// the tile always stands for the same column of the grid (within a part), and eight neighbouring
+/// slots share a grid row. Prefix tokens follow behind the last part as further rows.
+template <int Width>
+struct GridColumns {
+  int rows, cols, prefix;
+  int parts, part_width;
+  int rows_per_tile, tiles_per_part;
+
+  __device__ explicit GridColumns(const Geometry& g)
+      : rows(g.rows), cols(g.cols), prefix(g.prefix) {
+    parts = (cols + Width - 1) / Width;
+    part_width = round_up((cols + parts - 1) / parts, 8);
+    rows_per_tile = Width / part_width;
+    tiles_per_part = (rows + rows_per_tile - 1) / rows_per_tile;
+  }
+  __device__ int tiles() const {
+    const int prefix_rows = (prefix + part_width - 1) / part_width;
+    return (parts - 1) * tiles_per_part + (rows + prefix_rows + rows_per_tile - 1) / rows_per_tile;
+  }
+  __device__ int part(int tile) const { return min(tile / tiles_per_part, parts - 1); }
+  __device__ int first_row(int tile) const {
+    return (tile - part(tile) * tiles_per_part) * rows_per_tile;
+  }
+  __device__ int token(int tile, int slot) const {
+    const int down = slot / part_width, across = slot % part_width;
+    if (down >= rows_per_tile) return -1;
+    const int y = first_row(tile) + down;
+    if (y < rows) {
+      const int x = part(tile) * part_width + across;
+      return x < cols ? prefix + y * cols + x : -1;
+    }
+    const int token = (y - rows) * part_width + across;
+    return part(tile) == parts - 1 && token < prefix ? token : -1;
+  }
+  __device__ bool full(int tile) const {
+    return rows_per_tile * part_width == Width && parts * part_width == cols &&
+           first_row(tile) + rows_per_tile <= rows;
+  }
+};
+
+template <BiasForm Form, int Width>
+struct ColumnsOf {
+  using Type = PlainColumns<Width>;
+};
+template <int Width>
+struct ColumnsOf<BiasForm::direct, Width> {
+  using Type = GridColumns<Width>;
+};
+
+}  // namespace sape2::kernels::cuda

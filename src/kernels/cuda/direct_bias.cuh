@@ -1,0 +1,229 @@
+#pragma once
+
+#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/mma.cuh"
+
+/// The direct form, b_in = x_i[column of n] + y_i[row of n].
+namespace sape2::kernels::cuda {
+
+/// Walks the 8-wide pieces of a tile laid out by GridColumns: which grid row and column each begins
+/// at.
+struct PieceCursor {
+  int y, x = 0;
+  int part_width;
+
+  __device__ PieceCursor(int first_row, int width) : y(first_row), part_width(width) {}
+  __device__ void next() {
+    x += 8;
+    if (x >= part_width) {
+      x = 0;
+      ++y;
+    }
+  }
+};
+
+/// Queries along the rows of the tile. A lane's places of x stay the same from tile to tile, so
+/// x_i lives in registers; y_i is one number a grid row.
+template <int Pieces>
+struct DirectRows {
+  using Columns = GridColumns<Pieces * 8>;
+
+  const float* x;  // this head's (cols, padded_tokens), at this lane's first row
+  const float* y;
+  int stride;
+  float along_x[Pieces][4];
+
+  __device__ DirectRows(const AttentionParams& p, std::int64_t batch_head, int /*first_row*/,
+                        int row, unsigned char* /*shared*/)
+      : x(p.vectors.x + batch_head * p.geometry.cols * p.geometry.padded_tokens + row),
+        y(p.vectors.y + batch_head * p.geometry.rows * p.geometry.padded_tokens + row),
+        stride(p.geometry.padded_tokens) {}
+
+  __device__ void begin_part(const Columns& columns, int part) {
+    PieceCursor at(0, columns.part_width);
+    const Lane lane;
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece, at.next()) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = part * columns.part_width + at.x + 2 * lane.t + e % 2;
+        along_x[piece][e] =
+            column < columns.cols ? x[std::int64_t(column) * stride + e / 2 * 8] : 0.0F;
+      }
+    }
+  }
+
+  /// Calls use(piece, b) with the biases b[4] of every piece of one tile.
+  template <class Use>
+  __device__ void for_each_piece(const Columns& columns, int tile, Use use) const {
+    PieceCursor at(columns.first_row(tile), columns.part_width);
+    float along_y[2] = {0.0F, 0.0F};
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece, at.next()) {
+      const bool patch = at.y < columns.rows;
+      if (at.x == 0 && patch) {
+        along_y[0] = y[std::int64_t(at.y) * stride];
+        along_y[1] = y[std::int64_t(at.y) * stride + 8];
+      }
+      float b[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) b[e] = patch ? along_x[piece][e] + along_y[e / 2] : 0.0F;
+      use(piece, b);
+    }
+  }
+};
+
+/// Gradient of the queries' vectors: sums of the logits' gradients along the tile's rows.
+template <int Pieces>
+struct DirectRowGradients {
+  using Columns = GridColumns<Pieces * 8>;
+
+  float* dx;  // this head's (cols, padded_tokens), at this lane's first row
+  float* dy;
+  int stride;
+  float factor;  // from logit to bias
+  float sum_x[Pieces][4];
+
+  __device__ DirectRowGradients(const BackwardParams& p, std::int64_t batch_head, int row, float c)
+      : stride(p.forward.geometry.padded_tokens), factor(c) {
+    const auto& g = p.forward.geometry;
+    dx = p.dx + batch_head * g.cols * g.padded_tokens + row;
+    dy = p.dy + batch_head * g.rows * g.padded_tokens + row;
+  }
+
+  __device__ void begin_part() {
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum_x[piece][e] = 0.0F;
+  }
+
+  /// Adds one tile; returns this lane's share of Σ gradient · y-part of the bias.
+  __device__ float add(const Columns& columns, int tile, const float (&gradient)[Pieces][4],
+                       const float* y) {
+    const Lane lane;
+    const int part = columns.part(tile);
+    PieceCursor at(columns.first_row(tile), columns.part_width);
+    float sum_y[2] = {0.0F, 0.0F}, with_bias = 0.0F;
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece) {
+      const bool patch = at.y < columns.rows && piece * 8 < columns.rows_per_tile * columns.part_width;
+      const int row = at.y;
+      if (patch) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          sum_x[piece][e] += gradient[piece][e];
+          sum_y[e / 2] += gradient[piece][e];
+        }
+      }
+      at.next();
+      if (patch && at.x == 0) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float sum = sum_y[half];
+          sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+          sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+          sum_y[half] = 0.0F;
+          if (lane.t == 0) {
+            const std::int64_t place = std::int64_t(row) * stride + half * 8;
+            with_bias += sum * y[place];
+            dy[place] = (part == 0 ? 0.0F : dy[place]) + factor * sum;
+          }
+        }
+      }
+    }
+    return with_bias;
+  }
+
+  /// Writes the part's sums; returns this lane's share of Σ gradient · x-part of the bias.
+  __device__ float end_part(const Columns& columns, int part, const float (&along_x)[Pieces][4]) {
+    const Lane lane;
+    PieceCursor at(0, columns.part_width);
+    float with_bias = 0.0F;
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = part * columns.part_width + at.x + 2 * lane.t + e % 2;
+        if (column < columns.cols && piece * 8 < columns.rows_per_tile * columns.part_width) {
+          float& place = dx[std::int64_t(column) * stride + e / 2 * 8];
+          with_bias += sum_x[piece][e] * along_x[piece][e];
+          place = (at.y == 0 ? 0.0F : place) + factor * sum_x[piece][e];
+        }
+      }
+      at.next();
+    }
+    return with_bias;
+  }
+};
+
+/// Keys along the rows of the tile: the bias of (key, query) is read from the queries' vectors,
+/// laid out in shared memory as (place, query), for just the places this block's keys stand at.
+template <int Pieces>
+struct DirectColumns {
+  static constexpr int kPitch = Pieces * 8 + 8;
+  static constexpr int kMaxPlaces = kRowTile + 3;
+  static constexpr int kBuffer = (kMaxPlaces + 1) * kPitch;
+  __host__ __device__ static int bytes() { return 2 * kBuffer * 4; }
+
+  float* buffers;  // two of (places + 1, kPitch)
+  const float* x;
+  const float* y;
+  int stride;
+  int cols, first_key, x_places, y_first, y_places;
+  int x_row[2], y_row[2];  // this lane's two keys in the buffer
+
+  __device__ DirectColumns(const AttentionParams& p, std::int64_t batch_head, int first_row,
+                           int row, unsigned char* shared) {
+    const auto& g = p.geometry;
+    stride = g.padded_tokens;
+    cols = g.cols;
+    x = p.vectors.x + batch_head * g.cols * stride;
+    y = p.vectors.y + batch_head * g.rows * stride;
+    buffers = reinterpret_cast<float*>(shared);
+    first_key = max(first_row, g.prefix) - g.prefix;
+    const int last_key = min(first_row + kRowTile, g.tokens) - 1 - g.prefix;
+    x_places = min(cols, kRowTile);
+    y_first = first_key / cols;
+    y_places = last_key < 0 ? 0 : last_key / cols - y_first + 1;
+    const int zero = x_places + y_places;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int key = row + 8 * half - g.prefix;
+      const bool patch = key >= 0 && key <= last_key;
+      x_row[half] = !patch ? zero : cols <= kRowTile ? key % cols : key - first_key;
+      y_row[half] = !patch ? zero : x_places + key / cols - y_first;
+    }
+    for (int i = threadIdx.x; i < 2 * kPitch; i += blockDim.x)
+      buffers[i / kPitch * kBuffer + zero * kPitch + i % kPitch] = 0.0F;
+  }
+
+  /// Starts loading the vectors of queries first … first + 8·Pieces − 1.
+  __device__ void load(int buffer, int first) const {
+    constexpr int kQuads = Pieces * 2;
+    for (int i = threadIdx.x; i < (x_places + y_places) * kQuads; i += blockDim.x) {
+      const int place = i / kQuads, quad = i % kQuads;
+      const float* from;
+      if (place >= x_places) {
+        from = y + std::int64_t(y_first + place - x_places) * stride;
+      } else {
+        from = x + std::int64_t(cols <= kRowTile ? place : (first_key + place) % cols) * stride;
+      }
+      copy_async_16(buffers + buffer * kBuffer + place * kPitch + quad * 4, from + first + quad * 4, true);
+    }
+  }
+
+  __device__ void bias(int buffer, int piece, float (&b)[4]) const {
+    const Lane lane;
+    const float* at = buffers + buffer * kBuffer + piece * 8 + 2 * lane.t;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto bx = *reinterpret_cast<const float2*>(at + x_row[half] * kPitch);
+      const auto by = *reinterpret_cast<const float2*>(at + y_row[half] * kPitch);
+      b[2 * half] = bx.x + by.x;
+      b[2 * half + 1] = bx.y + by.y;
+    }
+  }
+};
+
+}  // namespace sape2::kernels::cuda

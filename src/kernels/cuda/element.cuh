@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+/// The element types the kernels are compiled for, and how they meet float32.
+namespace sape2::kernels::cuda {
+
+using Bf16 = __nv_bfloat16;
+using Fp16 = __half;
+
+template <class T>
+inline constexpr bool kIsWide = sizeof(T) == 4;
+
+__device__ inline float widen(float x) {
+  return x;
+}
+__device__ inline float widen(Bf16 x) {
+  return __bfloat162float(x);
+}
+__device__ inline float widen(Fp16 x) {
+  return __half2float(x);
+}
+
+template <class T>
+__device__ T narrow(float x) {
+  if constexpr (kIsWide<T>) {
+    return x;
+  } else if constexpr (std::is_same_v<T, Bf16>) {
+    return __float2bfloat16_rn(x);
+  } else {
+    return __float2half_rn(x);
+  }
+}
+
+/// Two neighbours in one register, `a` in the low half.
+template <class T>
+__device__ std::uint32_t pack(float a, float b) {
+  std::uint32_t bits;
+  if constexpr (std::is_same_v<T, Bf16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(b), "f"(a));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(b), "f"(a));
+  }
+  return bits;
+}
+
+template <class T>
+__device__ float2 unpack(std::uint32_t bits) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(bits));
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(bits));
+  }
+}
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "sape2/kernels/types.h"
+
+#include <cstdint>
+
+/// What the device code is told: plain numbers and device pointers.
+namespace sape2::kernels::cuda {
+
+enum class BiasForm : std::uint8_t { none, direct, distance };
+
+/// One (image, head) after another, tokens padded so that every tile of 64 lies within.
+struct Geometry {
+  std::int64_t batch_heads;
+  int heads;
+  int rows, cols, prefix;
+  int tokens, padded_tokens;
+  int head_size;
+  bool aligned;  // all rows of q, k, v, out and their gradients lie at multiples of 16 bytes
+};
+
+/// Axis vectors as attention reads them.
+struct VectorBuffers {
+  int sets;
+  // Direct form, float32: (batch_heads, cols or rows, padded_tokens); prefix tokens have zeros.
+  const float* x;
+  const float* y;
+  // Distance form, in the inputs' type: (sets, batch_heads, padded_tokens, width), and their
+  // squared lengths (sets, batch_heads, padded_tokens). Width: cols or rows to the next 16.
+  const void* near_x;
+  const void* near_y;
+  const float* norm_x;
+  const float* norm_y;
+  int width_x, width_y;
+};
+
+struct AttentionParams {
+  Geometry geometry;
+  float scale;
+  const float* gain;  // (heads)
+  bool inside;
+  VectorBuffers vectors;
+  ConstView q, k, v;
+  View out;
+  float* lse;  // (batch_heads, tokens), natural logarithm
+};
+
+struct BackwardParams {
+  AttentionParams forward;
+  ConstView out, dout;
+  View dq, dk, dv;
+  float* delta;  // (batch_heads, tokens): dout · out
+  // (sets, batch_heads, cols or rows, padded_tokens), float32; null: not wanted
+  float* dx;
+  float* dy;
+  float* dgain;  // (batch_heads, row tiles): partial sums; null: not wanted
+};
+
+}  // namespace sape2::kernels::cuda

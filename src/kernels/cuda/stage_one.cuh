@@ -1,0 +1,183 @@
+#pragma once
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/lines.h"
+#include "kernels/cuda/mma.cuh"
+
+/// The pieces of stage 1: scores along a line, gates, positions, table values. One warp works on 16
+/// patches; one lane walks along one patch's line, so every sum has one order.
+namespace sape2::kernels::cuda {
+
+/// 16×8 numbers of a position table for a product, split in two where T has too few digits.
+template <class T>
+struct TableFragment {
+  FragmentB<T> high, low;
+
+  __device__ void set_pair(int index, float a, float b) {
+    set<T>(high.r[index], a, b);
+    if constexpr (!kIsWide<T>) {
+      const float2 rounded = unpack<T>(high.r[index]);
+      set<T>(low.r[index], a - rounded.x, b - rounded.y);
+    }
+  }
+  __device__ void multiply_add_to(float (&c)[4], const FragmentA<T>& a) const {
+    if constexpr (!kIsWide<T>) multiply_add(c, a, low);
+    multiply_add(c, a, high);
+  }
+};
+
+/// The reachable rows of one head's table.
+struct TableView {
+  const float* data;
+  int rows, head_size;
+
+  __device__ float at(int row, int column) const {
+    return row < rows && column < head_size ? data[std::int64_t(row) * head_size + column] : 0.0F;
+  }
+  /// B = tableᵀ: its columns are table rows row … row+7.
+  template <class T>
+  __device__ TableFragment<T> by_rows(int row, int column) const {
+    const Lane lane;
+    TableFragment<T> b;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int c = column + 2 * lane.t + 8 * i;
+      b.set_pair(i, at(row + lane.g, c), at(row + lane.g, c + 1));
+    }
+    return b;
+  }
+  /// B = table: k runs along table rows row … row+15.
+  template <class T>
+  __device__ TableFragment<T> by_columns(int row, int column) const {
+    const Lane lane;
+    TableFragment<T> b;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int r = row + 2 * lane.t + 8 * i;
+      b.set_pair(i, at(r, column + lane.g), at(r + 1, column + lane.g));
+    }
+    return b;
+  }
+};
+
+/// A piece of A from any source of numbers, at(row, k) with row and k within the piece.
+template <class T, class At>
+__device__ FragmentA<T> make_a(At at) {
+  const Lane lane;
+  FragmentA<T> a;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane.g + i % 2 * 8, k = 2 * lane.t + i / 2 * 8;
+    set<T>(a.r[i], at(row, k), at(row, k + 1));
+  }
+  return a;
+}
+
+__device__ inline float sigmoid(float x) {
+  return 1.0F / (1.0F + expf(-x));
+}
+
+/// Where a position lies between two table rows. A position that is no number gets row 0 and keeps
+/// a weight that is none.
+struct Between {
+  int below, above;
+  float weight;
+  bool clamped;
+
+  __device__ Between(float position, const AxisLines& axis) {
+    const float low = -axis.origin, high = axis.positions - 1 - axis.origin;
+    clamped = position < low || position > high;
+    const float p = position < low ? low : position > high ? high : position;
+    const float down = floorf(p);
+    weight = p - down;
+    below = static_cast<int>(fminf(fmaxf(down, low), high)) + axis.origin;
+    above = static_cast<int>(fminf(fmaxf(ceilf(p), low), high)) + axis.origin;
+  }
+};
+
+/// The warp's 16 patches, rows first … first+15 of a group, and the group's rows they share lines
+/// with: those from `low` to `high`.
+struct RowTile {
+  int first, low, high;
+
+  __device__ RowTile(const AxisLines& axis, int first_row) : first(first_row) {
+    const int last = min(first_row + 15, axis.group * axis.length - 1);
+    low = first_row / axis.length * axis.length / 16 * 16;
+    high = (last / axis.length + 1) * axis.length;
+  }
+};
+
+/// q·k of the warp's patches with all patches of their lines, as scores[row][place in the line].
+template <class T, int HeadSize>
+__device__ void line_scores(const AxisLines& axis, const RowTile& rows, const Tile<T>& q,
+                            const Tile<T>& k, float* scores, int pitch) {
+  const Lane lane;
+  for (int column = rows.low; column < rows.high; column += 16) {
+    float c[2][4] = {};
+#pragma unroll
+    for (int kk = 0; kk < HeadSize; kk += 16) {
+      const auto a = load_a(q, rows.first, kk);
+      FragmentB<T> b[2];
+      load_b_rows(b, k, column, kk);
+      multiply_add(c[0], a, b[0]);
+      multiply_add(c[1], a, b[1]);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = lane.g + half * 8;
+      const int line_begin = (rows.first + row) / axis.length * axis.length;
+#pragma unroll
+      for (int piece = 0; piece < 2; ++piece)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int place = column + piece * 8 + 2 * lane.t + e - line_begin;
+          if (place >= 0 && place < axis.length)
+            scores[row * pitch + place] = c[piece][2 * half + e];
+        }
+    }
+  }
+}
+
+/// a·table of the warp's patches, as values[row][reachable table row].
+template <class T, int HeadSize>
+__device__ void table_values(const RowTile& rows, const Tile<T>& a, const TableView& table,
+                             float* values, int pitch) {
+  const Lane lane;
+  FragmentA<T> fragments[HeadSize / 16];
+#pragma unroll
+  for (int k = 0; k < HeadSize / 16; ++k) fragments[k] = load_a(a, rows.first, 16 * k);
+  for (int row = 0; row < table.rows; row += 8) {
+    float c[4] = {};
+#pragma unroll
+    for (int k = 0; k < HeadSize / 16; ++k)
+      table.by_rows<T>(row, 16 * k).multiply_add_to(c, fragments[k]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      values[(lane.g + e / 2 * 8) * pitch + row + 2 * lane.t + e % 2] = c[e];
+  }
+}
+
+/// One patch's positions from the gates of its line; `own` is its place in it. May be in place.
+template <class Gate>
+__device__ void line_positions(Span span, int length, int own, float* positions, Gate gate) {
+  if (span == Span::suffix) {
+    float sum = 0.0F;
+    for (int m = length - 1; m >= 0; --m) positions[m] = sum += gate(m);
+    return;
+  }
+  float sum = 0.0F;
+  for (int m = own + 1; m < length; ++m) positions[m] = sum += gate(m);
+  sum = 0.0F;
+  for (int m = own - 1; m >= 0; --m) positions[m] = sum -= gate(m);
+  positions[own] = 0.0F;
+}
+
+/// Row pitches of the float32 scratch, odd so that neighbouring rows fall into different banks.
+__host__ __device__ inline int line_pitch(const AxisLines& axis) {
+  return axis.length | 1;
+}
+__host__ __device__ inline int table_pitch(const AxisLines& axis) {
+  return round_up(axis.positions, 16) + 1;
+}
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,331 @@
+#pragma once
+
+#include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/stage_one.cuh"
+
+/// Stage 1 backward, one axis a launch: a block takes a group of lines of one head, recomputes
+/// gates, positions and table values, and turns the vectors' gradients into those of q, k, tables
+/// and gates. Row tiles of 16 patches belong to warps in turn; `chunk` of them are in work at once.
+namespace sape2::kernels::cuda {
+
+/// A warp keeps the key gradients of at most this many row tiles in registers.
+inline constexpr int kMaxTilesPerWarp = 2;
+inline constexpr int kMaxLine = 16 * kWarps * kMaxTilesPerWarp;
+
+struct StageOneBackwardAxis {
+  StageOneBackward all;
+  int axis;
+  int chunk;  // row tiles at once: 4, 2 or 1
+};
+
+template <class T>
+int stage_one_backward_bytes(const AxisLines& axis, int sets, int head_size, int chunk) {
+  const int line_buffers = sets > 1 ? 4 : 3;
+  return 2 * Tile<T>::bytes(axis.group_rows, head_size) +
+         16 * chunk * (line_buffers * line_pitch(axis) + 2 * table_pitch(axis)) * 4;
+}
+
+/// Gradient of interpolation for one patch: spreads d over the table values' gradients and adds the
+/// positions' gradients to `dp`.
+__device__ inline void spread_over_table(const AxisLines& axis, const float* positions,
+                                         const float* d, const float* z, float* dz, float* dp,
+                                         bool first_set) {
+  for (int m = 0; m < axis.length; ++m) {
+    const Between at(positions[m], axis);
+    const float dm = d[m], slope = at.clamped ? 0.0F : dm * (z[at.above] - z[at.below]);
+    dz[at.above] += at.weight * dm;
+    dz[at.below] += (1.0F - at.weight) * dm;
+    dp[m] = first_set ? slope : dp[m] + slope;
+  }
+}
+
+/// Positions' gradients to scores' gradients for one patch, in place; adds to the gates' sums.
+__device__ inline void back_through_gates(Span span, int length, int own, const float* scores,
+                                          float* dp, float gate_scale, float gate_offset,
+                                          float& dscale, float& doffset) {
+  const auto finish = [&](int j, float dg) {
+    const float gate = sigmoid(gate_scale * scores[j] + gate_offset);
+    const float dt = dg * gate * (1.0F - gate);
+    dscale += dt * scores[j];
+    doffset += dt;
+    dp[j] = gate_scale * dt;
+  };
+  float sum = 0.0F;
+  if (span == Span::suffix) {
+    for (int j = 0; j < length; ++j) finish(j, sum += dp[j]);
+    return;
+  }
+  for (int j = length - 1; j > own; --j) finish(j, sum += dp[j]);
+  sum = 0.0F;
+  for (int j = 0; j < own; ++j) finish(j, sum -= dp[j]);
+  dp[own] = 0.0F;
+}
+
+/// Adds a result of 16 rows to the rows of a tensor.
+template <class T, int Pieces>
+__device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int head_size) {
+  const Lane lane;
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int column = piece * 8 + 2 * lane.t + e;
+      if (column < head_size) to[column] = narrow<T>(widen(to[column]) + c[piece][2 * half + e]);
+    }
+}
+
+template <class T, int HeadSize>
+__global__ void __launch_bounds__(kThreads)
+    stage_one_backward_kernel(const __grid_constant__ StageOneBackwardAxis params) {
+  constexpr int kPieces = HeadSize / 8;
+  extern __shared__ __align__(128) unsigned char shared[];
+  const StageOneParams& p = params.all.stage;
+  const auto& g = p.geometry;
+  const AxisLines& axis = p.axes[params.axis];
+  const std::int64_t batch_head = blockIdx.x / axis.groups;
+  const int group = blockIdx.x % axis.groups;
+  const int image = batch_head / g.heads, head = batch_head % g.heads;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const Lane at;
+
+  // Shared memory: q and k of the group; for the rows in work scores, positions, the gradients of
+  // vectors and of positions, table values and their gradients.
+  const Tile<T> q{shared, HeadSize};
+  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), HeadSize};
+  const int chunk_rows = 16 * params.chunk;
+  const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
+  float* next = reinterpret_cast<float*>(shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize));
+  const auto take = [&](int row_pitch) {
+    float* const begin = next;
+    next += chunk_rows * row_pitch;
+    return begin;
+  };
+  float* const scores = take(pitch);
+  float* const positions = take(pitch);
+  float* const given = take(pitch);
+  float* const dp = p.sets > 1 ? take(pitch) : given;
+  float* const values = take(value_pitch);
+  float* const dvalues = take(value_pitch);
+
+  const auto token_of = [&](int row) { return axis.token(g, group, row); };
+  load_rows(q, head_of<T>(p.q, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
+  load_rows(k, head_of<T>(p.k, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
+  commit_copies();
+  wait_for_copies<0>();
+  __syncthreads();
+
+  const auto& from = params.all.gradients;
+  const auto gradient_at = [&](int set, int m, int token) {
+    if (from.plain) {
+      const std::int64_t patch =
+          (set * g.batch_heads + batch_head) * (g.tokens - g.prefix) + token - g.prefix;
+      return widen(static_cast<const T*>(from.axes[params.axis])[patch * axis.length + m]);
+    }
+    const std::int64_t index = from.add_sets ? batch_head : set * g.batch_heads + batch_head;
+    return static_cast<const float*>(
+        from.axes[params.axis])[(index * axis.length + m) * g.padded_tokens + token];
+  };
+
+  const float gate_scale = p.gate_scale[head], gate_offset = p.gate_offset[head];
+  const int rows_used = axis.group * axis.length;
+  const int tiles = axis.group_rows / 16;
+  float dscale = 0.0F, doffset = 0.0F;
+  float dk[kMaxTilesPerWarp][kPieces][4] = {};
+  for (int first_tile = 0; first_tile < tiles; first_tile += params.chunk) {
+    const int chunk_tiles = min(params.chunk, tiles - first_tile);
+    const int tile = first_tile + (warp - first_tile % kWarps + kWarps) % kWarps;
+    const bool busy = tile < first_tile + chunk_tiles;
+    const int local = (tile - first_tile) * 16;  // this warp's rows in the scratch
+    const RowTile rows(axis, tile * 16);
+    float dq[kPieces][4] = {};
+
+    if (busy) {
+      line_scores<T, HeadSize>(axis, rows, q, k, scores + local * pitch, pitch);
+      __syncwarp();
+      if (lane < 16 && rows.first + lane < rows_used) {
+        const float* const own = scores + (local + lane) * pitch;
+        line_positions(p.span, axis.length, (rows.first + lane) % axis.length,
+                       positions + (local + lane) * pitch,
+                       [&](int m) { return sigmoid(gate_scale * own[m] + gate_offset); });
+      }
+    }
+    for (int set = 0; set < p.sets; ++set) {
+      const bool from_q = set == 0 && p.first_from_q;
+      const Tile<T> source{from_q ? q.data : k.data, HeadSize};
+      const TableView table{p.tables[set][params.axis] + head * p.table_head_stride +
+                                std::int64_t(axis.table_first) * g.head_size,
+                            axis.positions, g.head_size};
+      if (busy) {
+        const int row = lane % 16;
+        const int token = token_of(rows.first + row);
+        for (int m = lane / 16; m < axis.length; m += 2)
+          given[(local + row) * pitch + m] = token < 0 ? 0.0F : gradient_at(set, m, token);
+        for (int i = lane; i < 16 * value_pitch; i += 32) dvalues[local * value_pitch + i] = 0.0F;
+        table_values<T, HeadSize>(rows, source, table, values + local * value_pitch,
+                                  value_pitch);
+        __syncwarp();
+        if (lane < 16 && rows.first + lane < rows_used) {
+          const int own = (local + lane) * pitch, own_values = (local + lane) * value_pitch;
+          spread_over_table(axis, positions + own, given + own, values + own_values,
+                            dvalues + own_values, dp + own, set == 0);
+        }
+        __syncwarp();
+        // The source's own gradient, dz · table.
+        float da[kPieces][4] = {};
+        for (int r = 0; r < axis.positions; r += 16) {
+          const auto fragment = make_a<T>([&](int row_, int k_) {
+            return dvalues[(local + row_) * value_pitch + r + k_];
+          });
+#pragma unroll
+          for (int piece = 0; piece < kPieces; ++piece)
+            table.by_columns<T>(r, piece * 8).multiply_add_to(da[piece], fragment);
+        }
+#pragma unroll
+        for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            dq[piece][e] += from_q ? da[piece][e] : 0.0F;
+#pragma unroll
+            for (int slot = 0; slot < kMaxTilesPerWarp; ++slot)
+              dk[slot][piece][e] += !from_q && tile / kWarps == slot ? da[piece][e] : 0.0F;
+          }
+      }
+      __syncthreads();
+      // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
+      if (params.all.dtables[params.axis] != nullptr) {
+        float* const partial = params.all.dtables[params.axis] +
+                               (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions *
+                                   g.head_size;
+        for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
+          float c[kPieces][4] = {};
+          for (int row = 0; row < chunk_tiles * 16; row += 16) {
+            const auto fragment = make_a<T>(
+                [&](int r_, int k_) { return dvalues[(row + k_) * value_pitch + r + r_]; });
+#pragma unroll
+            for (int piece = 0; piece < kPieces; piece += 2) {
+              FragmentB<T> b[2];
+              load_b_columns(b, source, first_tile * 16 + row, piece * 8);
+              multiply_add(c[piece], fragment, b[0]);
+              multiply_add(c[piece + 1], fragment, b[1]);
+            }
+          }
+#pragma unroll
+          for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const int position = r + at.g + e / 2 * 8, column = piece * 8 + 2 * at.t + e % 2;
+              if (position >= axis.positions || column >= g.head_size) continue;
+              float& place = partial[position * g.head_size + column];
+              place = first_tile == 0 ? c[piece][e] : place + c[piece][e];
+            }
+        }
+      }
+      __syncthreads();
+    }
+
+    if (busy) {
+      if (lane < 16 && rows.first + lane < rows_used) {
+        const int own = (local + lane) * pitch;
+        back_through_gates(p.span, axis.length, (rows.first + lane) % axis.length, scores + own,
+                           dp + own, gate_scale, gate_offset, dscale, doffset);
+      }
+      __syncwarp();
+      // dq += dt · k along the line.
+      for (int column = rows.low; column < rows.high; column += 16) {
+        const auto fragment = make_a<T>([&](int row, int k_) {
+          const int place =
+              column + k_ - (rows.first + row) / axis.length * axis.length;
+          const bool inside = place >= 0 && place < axis.length && rows.first + row < rows_used;
+          return inside ? dp[(local + row) * pitch + place] : 0.0F;
+        });
+#pragma unroll
+        for (int piece = 0; piece < kPieces; piece += 2) {
+          FragmentB<T> b[2];
+          load_b_columns(b, k, column, piece * 8);
+          multiply_add(dq[piece], fragment, b[0]);
+          multiply_add(dq[piece + 1], fragment, b[1]);
+        }
+      }
+      if (params.all.dq.data != nullptr) {
+        const auto to = head_of<T>(params.all.dq, image, head);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int token = token_of(rows.first + at.g + 8 * half);
+          if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size);
+        }
+      }
+    }
+    __syncthreads();
+    // dk += dtᵀ · q, over the rows in work that share a line with the keys.
+    const auto add_keys = [&](int key_tile, float(&dk_tile)[kPieces][4]) {
+      if (key_tile >= tiles) return;
+      const RowTile keys(axis, key_tile * 16);
+      for (int row = 0; row < chunk_tiles * 16; row += 16) {
+        const int group_row = first_tile * 16 + row;
+        if (group_row + 16 <= keys.low || group_row >= keys.high) continue;
+        const auto fragment = make_a<T>([&](int key, int k_) {
+          const int place =
+              keys.first + key - (group_row + k_) / axis.length * axis.length;
+          const bool inside =
+              place >= 0 && place < axis.length && group_row + k_ < rows_used;
+          return inside ? dp[(row + k_) * pitch + place] : 0.0F;
+        });
+#pragma unroll
+        for (int piece = 0; piece < kPieces; piece += 2) {
+          FragmentB<T> b[2];
+          load_b_columns(b, q, group_row, piece * 8);
+          multiply_add(dk_tile[piece], fragment, b[0]);
+          multiply_add(dk_tile[piece + 1], fragment, b[1]);
+        }
+      }
+    };
+    add_keys(warp, dk[0]);
+    add_keys(warp + kWarps, dk[1]);
+    __syncthreads();
+  }
+
+  if (params.all.dk.data != nullptr) {
+    const auto to = head_of<T>(params.all.dk, image, head);
+#pragma unroll
+    for (int slot = 0; slot < kMaxTilesPerWarp; ++slot) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = (slot * kWarps + warp) * 16 + at.g + 8 * half;
+        const int token = row < axis.group_rows ? token_of(row) : -1;
+        if (token >= 0) add_to_row(to.row(token), dk[slot], half, g.head_size);
+      }
+    }
+  }
+  float* const sums = reinterpret_cast<float*>(shared);
+  if (params.all.dgate_scale[params.axis] != nullptr) {
+    const float all = block_sum(dscale, sums);
+    if (threadIdx.x == 0) params.all.dgate_scale[params.axis][blockIdx.x] = all;
+  }
+  if (params.all.dgate_offset[params.axis] != nullptr) {
+    const float all = block_sum(doffset, sums);
+    if (threadIdx.x == 0) params.all.dgate_offset[params.axis][blockIdx.x] = all;
+  }
+}
+
+template <class T>
+void stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
+  dispatch_head_size<T>(p.stage.geometry.head_size, [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    for (int axis = 0; axis < 2; ++axis) {
+      const AxisLines& lines = p.stage.axes[axis];
+      if (lines.length > kMaxLine)
+        throw Error("CUDA: a line of the grid has " + std::to_string(lines.length) +
+                    " patches, and the fused backward pass takes up to " +
+                    std::to_string(kMaxLine) + "; use the reference operators");
+      int chunk = 4;
+      const auto bytes = [&] {
+        return stage_one_backward_bytes<T>(lines, p.stage.sets, kSize, chunk);
+      };
+      while (chunk > 1 && bytes() > shared_memory_limit()) chunk /= 2;
+      launch(stage_one_backward_kernel<T, kSize>, p.stage.geometry.batch_heads * lines.groups, 1,
+             kThreads, bytes(), stream, StageOneBackwardAxis{p, axis, chunk});
+    }
+  });
+}
+
+}  // namespace sape2::kernels::cuda

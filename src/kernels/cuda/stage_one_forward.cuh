@@ -1,0 +1,115 @@
+#pragma once
+
+#include "kernels/cuda/stage_one.cuh"
+
+/// Stage 1 forward: a block takes a group of lines of one axis of one head.
+namespace sape2::kernels::cuda {
+
+template <class T>
+__host__ __device__ int stage_one_forward_bytes(const AxisLines& axis, int head_size) {
+  return 2 * Tile<T>::bytes(axis.group_rows, head_size) +
+         kRowTile * (line_pitch(axis) + table_pitch(axis)) * 4;
+}
+
+/// Prefix tokens and padding have zero vectors; the block of a head's first group writes them.
+__device__ inline void clear_unused(const Geometry& g, float* entries, int count) {
+  const int unused = g.prefix + g.padded_tokens - g.tokens;
+  for (int i = threadIdx.x; i < count * unused; i += blockDim.x) {
+    const int entry = i / unused, place = i % unused;
+    const int token = place < g.prefix ? place : g.tokens + place - g.prefix;
+    entries[std::int64_t(entry) * g.padded_tokens + token] = 0.0F;
+  }
+}
+
+template <class T, int HeadSize>
+__global__ void __launch_bounds__(kThreads)
+    stage_one_forward_kernel(const __grid_constant__ StageOneForward params) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const StageOneParams& p = params.stage;
+  const auto& g = p.geometry;
+  const int groups = p.axes[0].groups + p.axes[1].groups;
+  const std::int64_t batch_head = blockIdx.x / groups;
+  const int image = batch_head / g.heads, head = batch_head % g.heads;
+  const int axis_index = blockIdx.x % groups >= p.axes[0].groups;
+  const AxisLines& axis = p.axes[axis_index];
+  const int group = blockIdx.x % groups - axis_index * p.axes[0].groups;
+
+  const Tile<T> q{shared, HeadSize};
+  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), HeadSize};
+  float* const scratch =
+      reinterpret_cast<float*>(shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize));
+  const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
+  float* const positions = scratch + threadIdx.x / 32 * 16 * (pitch + value_pitch);
+  float* const values = positions + 16 * pitch;
+
+  const auto token_of = [&](int row) { return axis.token(g, group, row); };
+  load_rows(q, head_of<T>(p.q, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
+  load_rows(k, head_of<T>(p.k, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
+  commit_copies();
+  wait_for_copies<0>();
+  __syncthreads();
+
+  const auto& to = params.vectors;
+  const auto wide_place = [&](int set) {
+    const std::int64_t index = to.add_sets ? batch_head : set * g.batch_heads + batch_head;
+    return static_cast<float*>(to.axes[axis_index]) + index * axis.length * g.padded_tokens;
+  };
+  if (!to.plain && group == 0)
+    for (int set = 0; set < (to.add_sets ? 1 : p.sets); ++set)
+      clear_unused(g, wide_place(set), axis.length);
+
+  const float gate_scale = p.gate_scale[head], gate_offset = p.gate_offset[head];
+  const int lane = threadIdx.x % 32;
+  const int rows_used = axis.group * axis.length;
+  for (int first = threadIdx.x / 32 * 16; first < rows_used; first += kRowTile) {
+    const RowTile rows(axis, first);
+    line_scores<T, HeadSize>(axis, rows, q, k, positions, pitch);
+    __syncwarp();
+    if (lane < 16 && first + lane < rows_used) {
+      float* const own = positions + lane * pitch;
+      line_positions(p.span, axis.length, (first + lane) % axis.length, own,
+                     [&](int m) { return sigmoid(gate_scale * own[m] + gate_offset); });
+    }
+    for (int set = 0; set < p.sets; ++set) {
+      const bool from_q = set == 0 && p.first_from_q;
+      const Tile<T> source{from_q ? q.data : k.data, HeadSize};
+      const TableView table{p.tables[set][axis_index] + head * p.table_head_stride +
+                                std::int64_t(axis.table_first) * g.head_size,
+                            axis.positions, g.head_size};
+      __syncwarp();
+      table_values<T, HeadSize>(rows, source, table, values, value_pitch);
+      __syncwarp();
+      const int row = lane % 16;
+      const int token = first + row < rows_used ? token_of(first + row) : -1;
+      if (token < 0) continue;
+      for (int m = lane / 16; m < axis.length; m += 2) {
+        const Between at(positions[row * pitch + m], axis);
+        const float* z = values + row * value_pitch;
+        const float u = at.weight * z[at.above] + (1.0F - at.weight) * z[at.below];
+        if (to.plain) {
+          const std::int64_t patch =
+              (set * g.batch_heads + batch_head) * (g.tokens - g.prefix) + token - g.prefix;
+          static_cast<T*>(to.axes[axis_index])[patch * axis.length + m] = narrow<T>(u);
+        } else {
+          float& place = wide_place(set)[std::int64_t(m) * g.padded_tokens + token];
+          place = to.add_sets && set > 0 ? place + u : u;
+        }
+      }
+    }
+    __syncwarp();
+  }
+}
+
+template <class T>
+void stage_one_forward(const StageOneForward& p, cudaStream_t stream) {
+  const auto& axes = p.stage.axes;
+  const std::int64_t blocks = p.stage.geometry.batch_heads * (axes[0].groups + axes[1].groups);
+  dispatch_head_size<T>(p.stage.geometry.head_size, [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    const int x = stage_one_forward_bytes<T>(axes[0], kSize);
+    const int y = stage_one_forward_bytes<T>(axes[1], kSize);
+    launch(stage_one_forward_kernel<T, kSize>, blocks, 1, kThreads, x > y ? x : y, stream, p);
+  });
+}
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,119 @@
+#pragma once
+
+#include "sape2/kernels/types.h"
+
+#include "kernels/cuda/element.cuh"
+
+/// Matrices in shared memory, and how rows of a tensor come into them.
+namespace sape2::kernels::cuda {
+
+/// One block: four warps, each with 16 rows of a 64-row tile.
+inline constexpr int kThreads = 128;
+inline constexpr int kWarps = 4;
+inline constexpr int kRowTile = 64;
+
+__host__ __device__ constexpr int round_up(int value, int multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// (rows, columns) in shared memory, in pieces of 16 bytes. Rows are padded so that the eight rows of
+/// a matrix load fall into different banks.
+template <class T>
+struct Tile {
+  unsigned char* data;
+  int columns;  // a multiple of 16
+
+  static constexpr int kPerPiece = 16 / sizeof(T);
+
+  __host__ __device__ static constexpr int bytes(int rows, int columns) { return rows * pitch(columns); }
+  __host__ __device__ static constexpr int pitch(int columns) {
+    return kIsWide<T> ? columns * 4 + 32 : round_up(columns * 2, 32) + 16;
+  }
+
+  __device__ unsigned char* piece(int row, int index) const {
+    return data + row * pitch(columns) + index * 16;
+  }
+  __device__ T& at(int row, int column) const {
+    return reinterpret_cast<T*>(data + row * pitch(columns))[column];
+  }
+};
+
+/// Two tiles of one size behind each other, one being filled while the other is read.
+template <class T>
+struct TilePair {
+  unsigned char* data;
+  int rows, columns;
+
+  __host__ __device__ static constexpr int bytes(int rows, int columns) {
+    return 2 * Tile<T>::bytes(rows, columns);
+  }
+  __device__ Tile<T> operator[](int index) const {
+    return {data + index * Tile<T>::bytes(rows, columns), columns};
+  }
+};
+
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// Copies 16 bytes without passing through registers; nothing is read and zeros are written if not
+/// `valid`.
+__device__ inline void copy_async_16(void* to, const void* from, bool valid) {
+  const int size = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(size));
+}
+__device__ inline void commit_copies() {
+  asm volatile("cp.async.commit_group;");
+}
+template <int Pending>
+__device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending));
+}
+
+/// One head of a (images, heads, tokens, head size) tensor.
+template <class T>
+struct HeadView {
+  T* data;
+  std::int64_t token_stride;
+
+  __device__ T* row(std::int64_t token) const { return data + token * token_stride; }
+};
+
+template <class T>
+__device__ HeadView<const T> head_of(const ConstView& view, std::int64_t image, std::int64_t head) {
+  return {static_cast<const T*>(view.data) + image * view.image_stride + head * view.head_stride,
+          view.token_stride};
+}
+template <class T>
+__device__ HeadView<T> head_of(const View& view, std::int64_t image, std::int64_t head) {
+  return {static_cast<T*>(view.data) + image * view.image_stride + head * view.head_stride,
+          view.token_stride};
+}
+
+/// Starts loading tokens `token_of(row)` (negative: a row of zeros) into the first `rows` rows.
+/// `aligned`: every row of the tensor starts at 16 bytes and is a multiple of them long.
+template <class T, class TokenOf>
+__device__ void load_rows(const Tile<T>& tile, const HeadView<const T>& from, int rows,
+                          int head_size, bool aligned, TokenOf token_of) {
+  const int pieces = tile.columns / Tile<T>::kPerPiece;
+  if (aligned) {
+    for (int i = threadIdx.x; i < rows * pieces; i += blockDim.x) {
+      const int row = i / pieces, piece = i % pieces;
+      const int token = token_of(row);
+      const bool valid = token >= 0 && piece * Tile<T>::kPerPiece < head_size;
+      const T* source = from.data;
+      if (valid) source = from.row(token) + piece * Tile<T>::kPerPiece;
+      copy_async_16(tile.piece(row, piece), source, valid);
+    }
+    return;
+  }
+  for (int i = threadIdx.x; i < rows * tile.columns; i += blockDim.x) {
+    const int row = i / tile.columns, column = i % tile.columns;
+    const int token = token_of(row);
+    const bool valid = token >= 0 && column < head_size;
+    tile.at(row, column) = valid ? from.row(token)[column] : narrow<T>(0.0F);
+  }
+}
+
+}  // namespace sape2::kernels::cuda
