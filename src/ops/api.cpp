@@ -1,13 +1,14 @@
 #include "sape2/ops/ops.h"
 
 #include "ops/public_ops.h"
+#include "ops/reference_guard.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 namespace sape2::ops {
 namespace {
 
-thread_local bool reference_only = false;
+thread_local bool guarded = false;
 
 /// A typed handle of a public operator; `Kernel` gives its signature.
 template <auto Kernel>
