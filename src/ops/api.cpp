@@ -95,11 +95,16 @@ at::Tensor rope2d_mixed(const at::Tensor& x, const at::Tensor& fx, const at::Ten
   return op.call(x, fx, fy, grid.rows, grid.cols, grid.prefix);
 }
 
-ReferenceGuard::ReferenceGuard() : before_(reference_only) {
-  reference_only = true;
+ReferenceGuard::ReferenceGuard() : before_(guarded) {
+  guarded = true;
 }
+
 ReferenceGuard::~ReferenceGuard() {
-  reference_only = before_;
+  guarded = before_;
+}
+
+bool reference_only() {
+  return guarded;
 }
 
 }  // namespace sape2::ops
