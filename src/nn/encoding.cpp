@@ -9,7 +9,7 @@ class WithApe : public Encoding {
   WithApe(std::unique_ptr<Encoding> ape, std::unique_ptr<Encoding> other)
       : ape_(std::move(ape)), other_(std::move(other)) {}
 
-  at::Tensor embed(const at::Tensor& tokens, EncodingPass& pass) const override {
+  at::Tensor embed(const at::Tensor& tokens, ForwardPass& pass) const override {
     return other_->embed(ape_->embed(tokens, pass), pass);
   }
 
@@ -24,7 +24,7 @@ class WithApe : public Encoding {
 
 }  // namespace
 
-at::Tensor LayerEncoding::attention_input(const at::Tensor& tokens, EncodingPass&) const {
+at::Tensor LayerEncoding::attention_input(const at::Tensor& tokens, ForwardPass&) const {
   return tokens;
 }
 
@@ -33,7 +33,9 @@ at::Tensor LayerEncoding::attend(const at::Tensor& q, const at::Tensor& k, const
   return ops::attention(q, k, v);
 }
 
-at::Tensor Encoding::embed(const at::Tensor& tokens, EncodingPass&) const { return tokens; }
+at::Tensor Encoding::embed(const at::Tensor& tokens, ForwardPass&) const {
+  return tokens;
+}
 
 std::unique_ptr<LayerEncoding> Encoding::make_layer(ParameterScope&) const {
   return std::make_unique<LayerEncoding>();

@@ -1,12 +1,12 @@
 #include "sape2/nn/encoding_spec.h"
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
-
 #include "sape2/error.h"
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/nearest_name.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 
 namespace sape2::nn {
 namespace {
@@ -39,18 +39,18 @@ std::string shortest(double number) {
 std::string canonical_value(const EncodingDefinition& definition, const EncodingOption& option,
                             std::string_view value) {
   const std::string what =
-      "option " + quoted(option.name) + " of encoding " + quoted(definition.name);
+      "option " + in_quotes(option.name) + " of encoding " + in_quotes(definition.name);
   switch (option.kind) {
     case OptionKind::choice:
       if (std::ranges::find(option.choices, value) == option.choices.end()) {
-        throw Error(what + " cannot be " + quoted(value) + "; " +
+        throw Error(what + " cannot be " + in_quotes(value) + "; " +
                     name_advice(value, option.choices));
       }
       return std::string(value);
     case OptionKind::integer: {
       const auto number = parse_number<int64_t>(value);
       if (!number || *number < option.minimum || *number > option.maximum) {
-        throw Error(what + " is " + quoted(value) + ", expected a whole number from " +
+        throw Error(what + " is " + in_quotes(value) + ", expected a whole number from " +
                     std::to_string(option.minimum) + " to " + std::to_string(option.maximum));
       }
       return std::to_string(*number);
@@ -58,7 +58,7 @@ std::string canonical_value(const EncodingDefinition& definition, const Encoding
     case OptionKind::number: {
       const auto number = parse_number<double>(value);
       if (!number || !std::isfinite(*number)) {
-        throw Error(what + " is " + quoted(value) + ", expected a finite number such as 0.5 or -1");
+        throw Error(what + " is " + in_quotes(value) + ", expected a finite number such as 0.5 or -1");
       }
       return shortest(*number);
     }
@@ -74,9 +74,9 @@ std::vector<std::string> option_names(const EncodingDefinition& definition) {
 
 std::pair<std::string, std::string> parse_option(const EncodingDefinition& definition,
                                                  std::string_view text) {
-  const std::string encoding = "encoding " + quoted(definition.name);
+  const std::string encoding = "encoding " + in_quotes(definition.name);
   if (definition.options.empty()) {
-    throw Error(encoding + " has no options, but " + quoted(text) + " was given");
+    throw Error(encoding + " has no options, but " + in_quotes(text) + " was given");
   }
   const size_t equals = text.find('=');
   const std::string_view name = trimmed(text.substr(0, equals));
@@ -85,11 +85,11 @@ std::pair<std::string, std::string> parse_option(const EncodingDefinition& defin
     throw Error(encoding + " has an empty option; write NAME=VALUE between its brackets");
   }
   if (!option) {
-    throw Error(encoding + " has no option " + quoted(name) + "; " +
+    throw Error(encoding + " has no option " + in_quotes(name) + "; " +
                 name_advice(name, option_names(definition)));
   }
   if (equals == std::string_view::npos) {
-    throw Error("option " + quoted(name) + " of " + encoding + " has no value; write " +
+    throw Error("option " + in_quotes(name) + " of " + encoding + " has no value; write " +
                 option->name + "=VALUE");
   }
   return {option->name, canonical_value(definition, *option, trimmed(text.substr(equals + 1)))};
@@ -102,7 +102,7 @@ Options parse_options(const EncodingDefinition& definition, std::string_view tex
     const size_t comma = text.find(',');
     auto option = parse_option(definition, trimmed(text.substr(0, comma)));
     if (std::ranges::find(written, option.first, &Options::value_type::first) != written.end()) {
-      throw Error("option " + quoted(option.first) + " of encoding " + quoted(definition.name) +
+      throw Error("option " + in_quotes(option.first) + " of encoding " + in_quotes(definition.name) +
                   " is given twice");
     }
     written.push_back(std::move(option));
@@ -128,7 +128,7 @@ Parts split(std::string_view text) {
   Parts parts{trimmed(text.substr(0, end_of_name)), std::nullopt, {}};
   if (end_of_name == std::string_view::npos) return parts;
   if (text[end_of_name] == ']') {
-    throw Error("encoding " + quoted(text) + " has \"]\" without \"[\" before it");
+    throw Error("encoding " + in_quotes(text) + " has \"]\" without \"[\" before it");
   }
   if (text[end_of_name] == '+') {
     parts.rest = trimmed(text.substr(end_of_name));
@@ -136,7 +136,7 @@ Parts split(std::string_view text) {
   }
   const size_t close = text.find(']', end_of_name);
   if (close == std::string_view::npos) {
-    throw Error("encoding " + quoted(text) + " has \"[\" without \"]\" after it");
+    throw Error("encoding " + in_quotes(text) + " has \"[\" without \"]\" after it");
   }
   parts.options = text.substr(end_of_name + 1, close - end_of_name - 1);
   parts.rest = trimmed(text.substr(close + 1));
@@ -146,7 +146,7 @@ Parts split(std::string_view text) {
 bool parse_with_ape(std::string_view text, std::string_view rest) {
   if (rest.empty()) return false;
   if (rest.front() != '+' || trimmed(rest.substr(1)) != "ape") {
-    throw Error("encoding " + quoted(text) + " ends in " + quoted(rest) +
+    throw Error("encoding " + in_quotes(text) + " ends in " + in_quotes(rest) +
                 "; only \"+ape\" can follow an encoding");
   }
   return true;
@@ -161,7 +161,7 @@ EncodingSpec EncodingSpec::parse(std::string_view text) {
   if (text.empty()) throw Error("an encoding is empty; write a name such as \"sape2-rel-k\"");
   const Parts parts = split(text);
   if (parts.name.empty()) {
-    throw Error("encoding " + quoted(text) + " has no name; write one such as \"sape2-k+ape\"");
+    throw Error("encoding " + in_quotes(text) + " has no name; write one such as \"sape2-k+ape\"");
   }
   const EncodingDefinition& definition = encoding_definition(parts.name);
   EncodingSpec spec;
@@ -196,7 +196,7 @@ const std::string* EncodingSpec::value(std::string_view option) const {
   const auto found = std::ranges::find(options_, option, &Options::value_type::first);
   if (found != options_.end()) return &found->second;
   const EncodingOption* declared = encoding_definition(name_).find_option(option);
-  if (!declared) throw Error("encoding " + quoted(name_) + " has no option " + quoted(option));
+  if (!declared) throw Error("encoding " + in_quotes(name_) + " has no option " + in_quotes(option));
   return declared->default_value ? &*declared->default_value : nullptr;
 }
 
@@ -204,7 +204,9 @@ bool EncodingSpec::has(std::string_view option) const {
   return std::ranges::find(options_, option, &Options::value_type::first) != options_.end();
 }
 
-const std::string& EncodingSpec::choice(std::string_view option) const { return *value(option); }
+const std::string& EncodingSpec::choice(std::string_view option) const {
+  return *value(option);
+}
 
 std::optional<double> EncodingSpec::number(std::string_view option) const {
   const std::string* text = value(option);
@@ -229,7 +231,7 @@ std::vector<EncodingSpec> parse_encoding_list(std::string_view text) {
     if (i < text.size() && inside_brackets) continue;
     const std::string_view part = trimmed(text.substr(start, i - start));
     if (part.empty()) {
-      throw Error("the list of encodings " + quoted(text) + " has an empty entry");
+      throw Error("the list of encodings " + in_quotes(text) + " has an empty entry");
     }
     specs.push_back(EncodingSpec::parse(part));
     start = i + 1;

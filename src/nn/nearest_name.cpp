@@ -8,7 +8,9 @@ namespace {
 
 constexpr size_t kLongestShown = 120;
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+char lower(char c) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
 
 // Edit distance with swaps of neighbours (optimal string alignment); three rows suffice.
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -50,13 +52,13 @@ std::string nearest_name(std::string_view written, const std::vector<std::string
 
 std::string name_advice(std::string_view written, const std::vector<std::string>& valid) {
   const std::string nearest = nearest_name(written, valid);
-  if (!nearest.empty()) return "the nearest is " + quoted(nearest);
+  if (!nearest.empty()) return "the nearest is " + in_quotes(nearest);
   std::string list;
   for (const std::string& name : valid) list += (list.empty() ? "" : ", ") + name;
   return "valid are " + list;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string shown = "\"";
   for (char c : text.substr(0, kLongestShown)) {
     shown += std::iscntrl(static_cast<unsigned char>(c)) ? '?' : c;

@@ -35,9 +35,9 @@ Fill fill_uniform(double bound) {
   };
 }
 
-ParameterScope ParameterScope::child(torch::nn::Module& module, const std::string& name) const {
+ParameterScope ParameterScope::child(const std::string& name) const {
   ParameterScope scope = *this;
-  scope.owner_ = &module;
+  scope.owner_ = owner_->register_module(name, std::make_shared<torch::nn::Module>()).get();
   scope.path_ = full_name(name) + ".";
   return scope;
 }
@@ -45,8 +45,7 @@ ParameterScope ParameterScope::child(torch::nn::Module& module, const std::strin
 at::Tensor ParameterScope::parameter(const std::string& name, at::IntArrayRef sizes,
                                      const Fill& fill, WeightDecay decay) {
   const bool meta = initialisation_.kind == Initialisation::Kind::shapes_only;
-  at::Tensor tensor =
-      at::empty(sizes, at::device(meta ? at::kMeta : at::kCPU).dtype(at::kFloat));
+  at::Tensor tensor = at::empty(sizes, at::device(meta ? at::kMeta : at::kCPU).dtype(at::kFloat));
   if (initialisation_.kind == Initialisation::Kind::random) {
     RandomStream random = stream(name);
     fill({tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())}, random);
@@ -59,6 +58,8 @@ RandomStream ParameterScope::stream(const std::string& name) const {
   return {initialisation_.seed, full_name(name)};
 }
 
-std::string ParameterScope::full_name(const std::string& name) const { return path_ + name; }
+std::string ParameterScope::full_name(const std::string& name) const {
+  return path_ + name;
+}
 
 }  // namespace sape2::nn

@@ -25,9 +25,13 @@ uint64_t hash(std::string_view name) {
 RandomStream::RandomStream(uint64_t seed, std::string_view name)
     : state_(mixed(mixed(seed) ^ hash(name))) {}
 
-uint64_t RandomStream::next() { return mixed(state_ += 0x9e3779b97f4a7c15ULL); }
+uint64_t RandomStream::next() {
+  return mixed(state_ += 0x9e3779b97f4a7c15ULL);
+}
 
-double RandomStream::uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+double RandomStream::uniform() {
+  return static_cast<double>(next() >> 11) * 0x1p-53;
+}
 
 double RandomStream::normal() {
   if (has_spare_) {

@@ -1,13 +1,13 @@
 #pragma once
 
+#include "sape2/nn/encoding_spec.h"
+
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "sape2/nn/encoding_spec.h"
 
 namespace sape2::nn {
 
@@ -18,16 +18,16 @@ enum class OptionKind { choice, number, integer };
 
 /// One option of an encoding, as help and `sape2 info` show it.
 struct EncodingOption {
-  std::string name;
+  std::string name = {};
   OptionKind kind = OptionKind::choice;
   /// What it does, in one line.
-  std::string description;
+  std::string description = {};
   /// The valid values of a choice.
-  std::vector<std::string> choices;
+  std::vector<std::string> choices = {};
   /// The default as it would be written; nothing where it depends on the model.
-  std::optional<std::string> default_value;
+  std::optional<std::string> default_value = {};
   /// What stands for the default in help where it depends on the model, such as `1/√d`.
-  std::string default_text;
+  std::string default_text = {};
   /// The smallest and largest integer accepted.
   int64_t minimum = 1;
   int64_t maximum = 65536;
@@ -51,7 +51,7 @@ struct EncodingDefinition {
   std::string name;
   /// One line for help and `sape2 info`.
   std::string summary;
-  std::vector<EncodingOption> options;
+  std::vector<EncodingOption> options = {};
   /// Makes the encoding and registers its parameters. `+ape` is not its concern.
   std::unique_ptr<Encoding> (*make)(const EncodingSpec&, const EncodingShape&,
                                     ParameterScope&) = nullptr;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "sape2/nn/random_stream.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -7,8 +9,6 @@
 #include <set>
 #include <span>
 #include <string>
-
-#include "sape2/nn/random_stream.h"
 
 namespace torch::nn {
 class Module;
@@ -39,16 +39,16 @@ Fill fill_uniform(double bound);
 
 enum class WeightDecay { exempt, applies };
 
-/// Where a module registers its parameters: it knows the module, its full name in the model, how to
-/// initialise, and keeps the list of parameters that weight decay applies to.
+/// Where the parts of a model register their parameters: a place in the model's tree of modules. It
+/// knows how to initialise, and keeps the list of parameters that weight decay applies to.
 class ParameterScope {
  public:
   ParameterScope(torch::nn::Module& owner, Initialisation initialisation,
                  std::set<std::string>& decayed)
       : owner_(&owner), initialisation_(initialisation), decayed_(&decayed) {}
 
-  /// The scope of a module registered in this one's under `name`.
-  ParameterScope child(torch::nn::Module& module, const std::string& name) const;
+  /// A place below this one: parameters there are named `name.…`.
+  ParameterScope child(const std::string& name) const;
 
   /// Registers a float32 parameter; its first values depend on the seed and its full name only.
   at::Tensor parameter(const std::string& name, at::IntArrayRef sizes, const Fill& fill,

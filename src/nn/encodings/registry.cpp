@@ -1,8 +1,8 @@
-#include <algorithm>
-
 #include "sape2/error.h"
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/nearest_name.h"
+
+#include <algorithm>
 
 namespace sape2::nn {
 
@@ -47,7 +47,7 @@ const EncodingDefinition& encoding_definition(std::string_view name) {
   if (found != all.end()) return *found;
   std::vector<std::string> names;
   for (const EncodingDefinition& definition : all) names.push_back(definition.name);
-  throw Error("encoding " + quoted(name) + " is not known; " + name_advice(name, names));
+  throw Error("encoding " + in_quotes(name) + " is not known; " + name_advice(name, names));
 }
 
 void check_encoding(const EncodingSpec& spec, const EncodingShape& shape) {

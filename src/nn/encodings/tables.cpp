@@ -22,9 +22,9 @@ at::Tensor rows_at(const at::Tensor& table, int64_t axis, const std::vector<doub
   const at::Tensor high = table.index_select(axis, at::tensor(above, index).to(table.device()));
   std::vector<int64_t> shape(static_cast<size_t>(table.dim()), 1);
   shape.at(static_cast<size_t>(axis < 0 ? axis + table.dim() : axis)) = -1;
-  return at::lerp(low, high,
-                  at::tensor(weight, at::kDouble).to(table.device(), table.scalar_type())
-                      .view(shape));
+  return at::lerp(
+      low, high,
+      at::tensor(weight, at::kDouble).to(table.device(), table.scalar_type()).view(shape));
 }
 
 at::Tensor resampled_offsets(const at::Tensor& table, int64_t axis, int64_t to) {
@@ -32,7 +32,8 @@ at::Tensor resampled_offsets(const at::Tensor& table, int64_t axis, int64_t to) 
   if (from == to) return table;
   std::vector<double> places;
   for (int64_t offset = -to; offset <= to; ++offset) {
-    places.push_back(from + (to ? static_cast<double>(offset * from) / static_cast<double>(to) : 0));
+    places.push_back(from +
+                     (to ? static_cast<double>(offset * from) / static_cast<double>(to) : 0));
   }
   return rows_at(table, axis, places);
 }
@@ -50,7 +51,7 @@ at::Tensor resampled_tokens(const at::Tensor& table, const EncodingShape& traine
 }
 
 at::Tensor offset_rows(int64_t n, const at::Tensor& like) {
-  const at::Tensor places = at::arange(n, like.options().dtype(at::kLong).requires_grad(false));
+  const at::Tensor places = at::arange(n, like.options().dtype(at::kLong));
   return places.unsqueeze(0) - places.unsqueeze(1) + (n - 1);
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "sape2/nn/encoding_definition.h"
+#include "sape2/ops/ops.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <vector>
-
-#include "sape2/nn/encoding_definition.h"
-#include "sape2/ops/ops.h"
 
 /// Learnable tables of positions, and how they serve another grid than the one trained at.
 namespace sape2::nn {
