@@ -18,13 +18,16 @@ struct AttentionInputs {
 
 struct AttentionOutputs {
   View out;
-  float* lse = nullptr;  ///< (images, heads, tokens), contiguous: log of the softmax's sum
+  /// (images, heads, tokens, 2), contiguous: the largest logit of the row, and the sum of
+  /// e^(logit − largest). For the backward pass; null where there will be none. Both numbers, not
+  /// the logarithm of the sum, because that one number loses digits where logits are large.
+  float* softmax = nullptr;
 };
 
 /// What a backward pass reads besides the inputs: the forward pass's outputs and the gradient.
 struct AttentionSaved {
   ConstView out;
-  const float* lse = nullptr;  ///< (images, heads, tokens)
+  const float* softmax = nullptr;  ///< AttentionOutputs::softmax
   ConstView dout;
 };
 
