@@ -28,7 +28,7 @@ void run_backward(AttentionTask& task, const AttentionSaved& saved,
   check_saved(saved);
   task.saved = saved;
   task.gradients = gradients;
-  task.chunk_gradients = &sums.chunks();
+  task.chunk_gradients = sums.chunks();
   executor.parallel_for(task.chunks.count(), [&](std::int64_t begin, std::int64_t end) {
     backward_chunks(task, begin, end);
   });

@@ -53,7 +53,9 @@ void check_inputs(const VectorInputs& inputs) {
   check_given(inputs.k.data, "k");
 }
 
-void check_outputs(const AttentionOutputs& outputs) { check_given(outputs.out.data, "out"); }
+void check_outputs(const AttentionOutputs& outputs) {
+  check_given(outputs.out.data, "out");
+}
 
 void check_saved(const AttentionSaved& saved) {
   check_given(saved.out.data, "out");
@@ -61,7 +63,9 @@ void check_saved(const AttentionSaved& saved) {
   check_given(saved.dout.data, "dout");
 }
 
-void check_bias(const Bias& bias) { check_given(bias.gain, "gain"); }
+void check_bias(const Bias& bias) {
+  check_given(bias.gain, "gain");
+}
 
 void check_vectors(const AxisVectors& vectors) {
   check_range(vectors.sets, 1, 2, "sets of axis vectors");

@@ -31,7 +31,7 @@ void sape2_vectors_backward(const VectorInputs& inputs, const Encoding& encoding
   task.output_gradients = output_gradients;
   task.gradients = gradients;
   GradientSums sums(task.chunks, task.layout, sets_of(encoding.source), encoding.positions);
-  task.chunk_gradients = &sums.chunks();
+  task.chunk_gradients = sums.chunks();
   executor.parallel_for(task.chunks.count(), [&](std::int64_t begin, std::int64_t end) {
     vectors_backward_chunks(task, begin, end);
   });

@@ -40,13 +40,23 @@ inline View view(const Shape& s, void* data) {
 }
 
 inline AttentionInputs inputs_of(const Problem<float>& p) {
-  return {p.shape, DType::float32, static_cast<float>(p.scale), const_view(p.shape, p.q.data()),
-          const_view(p.shape, p.k.data()), const_view(p.shape, p.v.data())};
+  return {p.shape,
+          DType::float32,
+          static_cast<float>(p.scale),
+          const_view(p.shape, p.q.data()),
+          const_view(p.shape, p.k.data()),
+          const_view(p.shape, p.v.data())};
 }
 
 inline Encoding encoding_of(const Problem<float>& p) {
-  return {p.source, p.span, p.positions, p.tables_per_head, p.gate_scale.data(),
-          p.gate_offset.data(), {p.q_x.data(), p.q_y.data()}, {p.k_x.data(), p.k_y.data()}};
+  return {p.source,
+          p.span,
+          p.positions,
+          p.tables_per_head,
+          p.gate_scale.data(),
+          p.gate_offset.data(),
+          {p.q_x.data(), p.q_y.data()},
+          {p.k_x.data(), p.k_y.data()}};
 }
 
 inline Result<float> empty_result(const Problem<float>& p) {
@@ -73,7 +83,9 @@ inline AttentionGradients gradients_of(const Problem<float>& p, Result<float>& r
 }
 
 inline EncodingGradients encoding_gradients_of(Result<float>& r) {
-  return {{r.dq_x.data(), r.dq_y.data()}, {r.dk_x.data(), r.dk_y.data()}, r.dgate_scale.data(),
+  return {{r.dq_x.data(), r.dq_y.data()},
+          {r.dk_x.data(), r.dk_y.data()},
+          r.dgate_scale.data(),
           r.dgate_offset.data()};
 }
 
@@ -135,15 +147,14 @@ inline Array<double> random_normal(std::mt19937& generator, std::size_t count, d
 
 /// Fills every array of a problem whose settings are made; all values are float32 numbers.
 inline void fill(Problem<double>& p, std::mt19937& generator, double content, double table) {
-  const std::size_t all =
-      static_cast<std::size_t>(p.shape.images * p.shape.heads * p.shape.tokens() *
-                               p.shape.head_size);
+  const std::size_t all = static_cast<std::size_t>(p.shape.images * p.shape.heads *
+                                                   p.shape.tokens() * p.shape.head_size);
   p.q = random_normal(generator, all, content);
   p.k = random_normal(generator, all, content);
   p.v = random_normal(generator, all, 1.0);
   p.dout = random_normal(generator, all, 1.0);
-  const std::size_t size = static_cast<std::size_t>(
-      (p.tables_per_head ? p.shape.heads : 1) * p.positions * p.shape.head_size);
+  const std::size_t size = static_cast<std::size_t>((p.tables_per_head ? p.shape.heads : 1) *
+                                                    p.positions * p.shape.head_size);
   p.q_x = p.q_y = p.k_x = p.k_y = {};
   if (p.source != Source::k) {
     p.q_x = random_normal(generator, size, table), p.q_y = random_normal(generator, size, table);

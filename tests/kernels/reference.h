@@ -40,13 +40,26 @@ Array<To> cast(const Array<From>& from) {
 
 template <typename To, typename From>
 Problem<To> cast(const Problem<From>& p) {
-  return {p.shape,          p.scale,          p.biased,
-          p.inside,         p.source,         p.span,
-          p.form,           p.positions,      p.tables_per_head,
-          cast<To>(p.q),    cast<To>(p.k),    cast<To>(p.v),
-          cast<To>(p.dout), cast<To>(p.q_x),  cast<To>(p.q_y),
-          cast<To>(p.k_x),  cast<To>(p.k_y),  cast<To>(p.gate_scale),
-          cast<To>(p.gate_offset), cast<To>(p.gain)};
+  return {p.shape,
+          p.scale,
+          p.biased,
+          p.inside,
+          p.source,
+          p.span,
+          p.form,
+          p.positions,
+          p.tables_per_head,
+          cast<To>(p.q),
+          cast<To>(p.k),
+          cast<To>(p.v),
+          cast<To>(p.dout),
+          cast<To>(p.q_x),
+          cast<To>(p.q_y),
+          cast<To>(p.k_x),
+          cast<To>(p.k_y),
+          cast<To>(p.gate_scale),
+          cast<To>(p.gate_offset),
+          cast<To>(p.gain)};
 }
 
 template <typename T>
@@ -200,8 +213,8 @@ class Reference {
             const int below = static_cast<int>(std::floor(p)) + offset();
             const int above = static_cast<int>(std::ceil(p)) + offset();
             const T w = p - std::floor(p);
-            target[vector_at(set, axis, i) + m] = w * dot(content, e + table_at(above)) +
-                                                  (1 - w) * dot(content, e + table_at(below));
+            target[vector_at(set, axis, i) + m] =
+                w * dot(content, e + table_at(above)) + (1 - w) * dot(content, e + table_at(below));
           }
         }
       }

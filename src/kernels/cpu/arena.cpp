@@ -27,14 +27,14 @@ void count_bytes(std::int64_t change) {
 
 Arena::Arena(std::size_t floats) : capacity_(floats) {
   const std::size_t bytes = capacity_ * sizeof(float);
-  block_ = static_cast<float*>(::operator new(bytes, std::align_val_t{kAlignment}));
+  block_ = static_cast<float*>(::operator new (bytes, std::align_val_t{kAlignment}));
   std::memset(block_, 0, bytes);
   count_bytes(static_cast<std::int64_t>(bytes));
 }
 
 Arena::~Arena() {
   if (block_ == nullptr) return;
-  ::operator delete(block_, std::align_val_t{kAlignment});
+  ::operator delete (block_, std::align_val_t{kAlignment});
   count_bytes(-static_cast<std::int64_t>(capacity_ * sizeof(float)));
 }
 
@@ -48,8 +48,12 @@ float* Arena::take(std::size_t count) {
   return block_ + start;
 }
 
-ScratchUse scratch_use() { return {current_bytes.load(), peak_bytes.load()}; }
+ScratchUse scratch_use() {
+  return {current_bytes.load(), peak_bytes.load()};
+}
 
-void reset_scratch_peak() { peak_bytes.store(current_bytes.load()); }
+void reset_scratch_peak() {
+  peak_bytes.store(current_bytes.load());
+}
 
 }  // namespace sape2::kernels

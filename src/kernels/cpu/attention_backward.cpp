@@ -1,37 +1,28 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/attention_backward.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/attention_pass.h"
+#include "cpu/backward-inl.h"
 #include "cpu/distance.h"
-#include "cpu/gemm.h"
-#include "cpu/head.h"
-#include "cpu/math-inl.h"
-#include "cpu/pack.h"
 #include "cpu/vector_panels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
 namespace {
 
-class Backward {
+/// Everything but the tiles themselves: in what order they come, and the bias's gradients.
+class AttentionBackward {
  public:
-  Backward(const AttentionTask& task, Arena& arena)
-      : task_(task), layout_(task.layout), head_(task, true, arena) {
+  AttentionBackward(const AttentionTask& task, Arena& arena)
+      : task_(task), layout_(task.layout), core_(task, arena), head_(core_.head_) {
     constexpr std::size_t kTileSize = static_cast<std::size_t>(kTile) * kTile;
-    dout_ = arena.take(layout_.matrix());
-    dout_panels_ = arena.take(layout_.panels(layout_.head_size));
-    dq_ = arena.take(layout_.matrix());
-    dk_ = arena.take(layout_.matrix());
-    dv_ = arena.take(layout_.matrix());
-    maximum_ = arena.take(layout_.padded_tokens);
-    inverse_ = arena.take(layout_.padded_tokens);
-    delta_ = arena.take(layout_.padded_tokens);
-    out_panel_ = arena.take(static_cast<std::size_t>(layout_.width) * kTile);
-    probabilities_ = arena.take(kTileSize);
-    for (int set = 0; set < head_.sets_; ++set) daxes_[set] = arena.take(layout_.panels(lines()));
+    for (int set = 0; set < head_.sets_; ++set) {
+      daxes_[set] = arena.take(layout_.panels(head_.lines_));
+    }
     if (head_.symmetric()) {
       for (float*& tile : ds_) tile = arena.take(kTileSize);
       weights_ = arena.take(kTileSize);
@@ -43,7 +34,8 @@ class Backward {
 
   void run(std::int64_t image, ChunkGradients* gradients) {
     gradients_ = gradients;
-    load(image);
+    core_.load(image);
+    for (int set = 0; set < head_.sets_; ++set) clear(daxes_[set], layout_.panels(head_.lines_));
     const int panels = layout_.panel_count;
     for (int i = 0; i < panels; ++i) {
       for (int n = head_.symmetric() ? i : 0; n < panels; ++n) {
@@ -57,90 +49,21 @@ class Backward {
     finish_axes();
     if (head_.whole_head_) {
       for (int i = 0; i < panels; ++i) {
-        for (int n = 0; n < panels; ++n) add_score_products(i, n, head_.scores(i, n));
+        for (int n = 0; n < panels; ++n) core_.add_score_products(i, n, head_.scores(i, n));
       }
     }
-    store(image);
+    core_.store(image);
   }
 
  private:
-  int lines() const { return head_.lines_; }
-
-  float* rows(float* matrix, int panel) const {
-    return matrix + static_cast<std::ptrdiff_t>(layout_.panel(panel).start) * layout_.ld;
-  }
-
-  void load(std::int64_t image) {
-    head_.load(image);
-    const DType dtype = task_.inputs.dtype;
-    const AttentionSaved& saved = task_.saved;
-    load_head(layout_, head_of(saved.dout, dtype, image, head_.head_), dtype,
-              saved.dout.token_stride, dout_);
-    transpose_head(layout_, dout_, dout_panels_);
-    float* out = dv_;  // not needed as a gradient yet
-    load_head(layout_, head_of(saved.out, dtype, image, head_.head_), dtype, saved.out.token_stride,
-              out);
-    make_delta(out);
-    clear(dq_, layout_.matrix());
-    clear(dk_, layout_.matrix());
-    clear(dv_, layout_.matrix());
-    for (int set = 0; set < head_.sets_; ++set) clear(daxes_[set], layout_.panels(lines()));
-
-    const float* softmax =
-        saved.softmax + 2 * (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
-    for (int n = 0; n < layout_.tokens; ++n) {
-      const float* pair = softmax + 2 * layout_.token_of(n);
-      maximum_[n] = pair[0];
-      inverse_[n] = 1.0F / pair[1];
-    }
-    // Padding gets probability 0.
-    for (int n = layout_.tokens; n < layout_.padded_tokens; ++n) maximum_[n] = 1e30F;
-  }
-
-  /// delta_i = dout_i · out_i, summed in the same order as dP: where one key takes all, the two
-  /// are the same number, and their difference is exactly 0.
-  void make_delta(const float* out) {
-    const F f;
-    for (int i = 0; i < layout_.panel_count; ++i) {
-      const Panel p = layout_.panel(i);
-      transpose(out + static_cast<std::ptrdiff_t>(p.start) * layout_.ld, layout_.ld, p.width,
-                layout_.head_size, out_panel_, kTile);
-      const float* dout = dout_panels_ + static_cast<std::ptrdiff_t>(i) * layout_.head_size * kTile;
-      for (int lane = 0; lane < p.width; lane += kLanes) {
-        V sum = hn::Zero(f);
-        for (int c = 0; c < layout_.head_size; ++c) {
-          const int at = c * kTile + lane;
-          sum = hn::MulAdd(hn::LoadU(f, out_panel_ + at), hn::LoadU(f, dout + at), sum);
-        }
-        hn::StoreU(sum, f, delta_ + p.start + lane);
-      }
-    }
-  }
-
-  /// Leaves dS in `scores`, (keys, queries).
+  /// Leaves dS in `scores`.
   void tile(int queries, int keys, const TileBias& bias, float* scores) {
-    const Panel i = layout_.panel(queries);
-    const Panel n = layout_.panel(keys);
-    gemm(n.valid, i.width, layout_.head_size, head_.rows(head_.v_, keys), layout_.ld,
-         dout_panels_ + static_cast<std::ptrdiff_t>(queries) * layout_.head_size * kTile, kTile,
-         probabilities_, kTile, false);
     const bool direct = task_.kind == TileBias::Kind::direct;
     float* dx = direct ? daxes_[0] + head_.panel_offset(queries) : nullptr;
     float* dy = direct ? dx + static_cast<std::ptrdiff_t>(layout_.cols) * kTile : nullptr;
-    gain_ += softmax_gradient_tile(n.valid, i.width, task_.inputs.scale, bias,
-                                   {maximum_ + i.start, inverse_ + i.start}, delta_ + i.start, scores, probabilities_, dx, dy);
-    gemm(n.valid, layout_.width, i.valid, probabilities_, kTile, rows(dout_, queries), layout_.ld,
-         rows(dv_, keys), layout_.ld, true);
-    if (!head_.whole_head_) add_score_products(queries, keys, scores);
-  }
-
-  void add_score_products(int queries, int keys, const float* ds) {
-    const Panel i = layout_.panel(queries);
-    const Panel n = layout_.panel(keys);
-    gemm(n.valid, layout_.width, i.valid, ds, kTile, head_.rows(head_.q_, queries), layout_.ld,
-         rows(dk_, keys), layout_.ld, true);
-    gemm_transposed(i.valid, layout_.width, n.valid, ds, kTile, head_.rows(head_.k_, keys),
-                    layout_.ld, rows(dq_, queries), layout_.ld, true);
+    gain_ += core_.tile(queries, keys, bias, scores, dx, dy);
+    // Where the whole head is at hand, stage 1 adds to dS first.
+    if (!head_.whole_head_) core_.add_score_products(queries, keys, scores);
   }
 
   /// Distance biases: a pair of tiles shares its distances, and a pair of patches its gradient.
@@ -226,7 +149,7 @@ class Backward {
       const bool q = stage1.from_q(set);
       panels[set] = q ? head_.q_panels_ : head_.k_panels_;
       content[set] = q ? head_.q_ : head_.k_;
-      dcontent[set] = q ? dq_ : dk_;
+      dcontent[set] = q ? core_.dq_ : core_.dk_;
       daxes[set] = daxes_[set < head_.sets_ ? set : 0];
     }
     for (int set = 0; set < head_.sets_; ++set) scale_axes(daxes_[set], factor);
@@ -237,7 +160,7 @@ class Backward {
             i, head_.scores_ + static_cast<std::ptrdiff_t>(i) * layout_.padded_tokens * kTile);
       }
     }
-    if (!head_.whole_head_) stage1.add_scores_gradient(head_.q_, head_.k_, dq_, dk_);
+    if (!head_.whole_head_) stage1.add_scores_gradient(head_.q_, head_.k_, core_.dq_, core_.dk_);
   }
 
   /// Σ dS · b, where b is linear in the vectors.
@@ -249,7 +172,7 @@ class Backward {
       const float* axes = head_.axes(0, i);
       const float* daxes = daxes_[0] + head_.panel_offset(i);
       V sum = hn::Zero(f);
-      for (int c = 0; c < lines(); ++c) {
+      for (int c = 0; c < head_.lines_; ++c) {
         for (int lane = c * kTile; lane < c * kTile + p.width; lane += kLanes) {
           sum = hn::MulAdd(hn::LoadU(f, axes + lane), hn::LoadU(f, daxes + lane), sum);
         }
@@ -265,12 +188,12 @@ class Backward {
     for (int i = 0; i < layout_.panel_count; ++i) {
       const Panel p = layout_.panel(i);
       float* rows = daxes + head_.panel_offset(i);
-      for (int c = 0; c < lines(); ++c) {
+      for (int c = 0; c < head_.lines_; ++c) {
         for (int lane = c * kTile; lane < c * kTile + p.width; lane += kLanes) {
           hn::StoreU(hn::Mul(by, hn::LoadU(f, rows + lane)), f, rows + lane);
         }
       }
-      clear_lanes(rows, lines(), p.patches, p.width);
+      clear_lanes(rows, head_.lines_, p.patches, p.width);
     }
   }
 
@@ -289,25 +212,10 @@ class Backward {
     }
   }
 
-  void store(std::int64_t image) const {
-    const DType dtype = task_.inputs.dtype;
-    const View* views[3] = {&task_.gradients.dq, &task_.gradients.dk, &task_.gradients.dv};
-    const float* matrices[3] = {dq_, dk_, dv_};
-    for (int m = 0; m < 3; ++m) {
-      if (views[m]->data == nullptr) continue;
-      store_head(layout_, matrices[m], nullptr, head_of(*views[m], dtype, image, head_.head_),
-                 dtype, views[m]->token_stride);
-    }
-  }
-
   const AttentionTask& task_;
   const Layout& layout_;
-  Head head_;
-  float *dout_, *dout_panels_;       // (tokens, ld), (panels, head_size, kTile)
-  float *dq_, *dk_, *dv_;            // (tokens, ld)
-  float *maximum_, *inverse_, *delta_;  // (tokens)
-  float* out_panel_;  // (head_size, kTile)
-  float* probabilities_;             // (kTile, kTile)
+  Backward core_;
+  Head& head_;
   float* daxes_[2]{};                // (panels, lines, kTile)
   float* ds_[2]{};                   // (kTile, kTile)
   float* weights_ = nullptr;         // (kTile, kTile)
@@ -320,14 +228,14 @@ class Backward {
 
 void backward_chunks(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
   Arena plan;
-  { const Backward planned(task, plan); }
+  { const AttentionBackward planned(task, plan); }
   Arena arena(plan.used());
-  Backward backward(task, arena);
+  AttentionBackward backward(task, arena);
   for (std::int64_t chunk = begin; chunk < end; ++chunk) {
     backward.select_head(task.chunks.head(chunk));
     for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
          ++image) {
-      backward.run(image, &(*task.chunk_gradients)[static_cast<std::size_t>(chunk)]);
+      backward.run(image, task.chunk_gradients + chunk);
     }
   }
 }

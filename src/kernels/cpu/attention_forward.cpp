@@ -1,96 +1,32 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/attention_forward.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/attention_pass.h"
-#include "cpu/gemm.h"
-#include "cpu/head.h"
-#include "cpu/math-inl.h"
-#include "cpu/pack.h"
+#include "cpu/forward-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
 namespace {
 
-class Forward {
- public:
-  Forward(const AttentionTask& task, Arena& arena)
-      : task_(task),
-        layout_(task.layout),
-        head_(task, false, arena),
-        out_(arena.take(layout_.matrix())),
-        maximum_(arena.take(layout_.padded_tokens)),
-        sum_(arena.take(layout_.padded_tokens)),
-        inverse_(arena.take(layout_.padded_tokens)),
-        shrink_(arena.take(kTile)) {}
-
-  void select_head(std::int64_t head) { head_.select_head(head); }
-
-  void run(std::int64_t image) {
-    head_.load(image);
-    for (int n = 0; n < layout_.padded_tokens; ++n) {
-      maximum_[n] = -hwy::HighestValue<float>();
-      sum_[n] = 0.0F;
-    }
-    const int panels = layout_.panel_count;
-    for (int i = 0; i < panels; ++i) {
-      for (int n = head_.symmetric() ? i : 0; n < panels; ++n) {
-        tile(i, n, head_.bias(i, n));
-        if (head_.symmetric() && n > i) tile(n, i, head_.mirrored_bias(i, n));
-      }
-    }
-    finish(image);
-  }
-
- private:
-  void tile(int queries, int keys, const TileBias& bias) {
-    const Panel i = layout_.panel(queries);
-    const Panel n = layout_.panel(keys);
-    float* p = head_.scores(queries, keys);  // (keys, queries)
-    float* out = out_ + static_cast<std::ptrdiff_t>(i.start) * layout_.ld;
-    const bool first = sum_[i.start] == 0.0F;
-    const bool shrinks = softmax_tile(n.valid, i.width, task_.inputs.scale, bias, p,
-                                      {maximum_ + i.start, sum_ + i.start, shrink_});
-    if (!first && shrinks) scale_rows(out, i.valid);
-    gemm_transposed(i.valid, layout_.width, n.valid, p, kTile, head_.rows(head_.v_, keys),
-                    layout_.ld, out, layout_.ld, !first);
-  }
-
-  void scale_rows(float* out, int count) const {
-    const F f;
-    for (int r = 0; r < count; ++r) {
-      const V by = hn::Set(f, shrink_[r]);
-      float* row = out + static_cast<std::ptrdiff_t>(r) * layout_.ld;
-      for (int c = 0; c < layout_.width; c += kLanes) {
-        hn::StoreU(hn::Mul(by, hn::LoadU(f, row + c)), f, row + c);
+void run_image(Forward& forward, std::int64_t image) {
+  Head& head = forward.head_;
+  forward.load(image);
+  const int panels = forward.layout_.panel_count;
+  for (int i = 0; i < panels; ++i) {
+    // Distances are symmetric: a tile and its mirror share them.
+    for (int n = head.symmetric() ? i : 0; n < panels; ++n) {
+      forward.tile(i, n, head.bias(i, n), head.scores(i, n));
+      if (head.symmetric() && n > i) {
+        forward.tile(n, i, head.mirrored_bias(i, n), head.scores(n, i));
       }
     }
   }
-
-  void finish(std::int64_t image) {
-    for (int n = 0; n < layout_.tokens; ++n) inverse_[n] = 1.0F / sum_[n];
-    const View& view = task_.outputs.out;
-    store_head(layout_, out_, inverse_, head_of(view, task_.inputs.dtype, image, head_.head_),
-               task_.inputs.dtype, view.token_stride);
-    if (task_.outputs.softmax == nullptr) return;
-    float* softmax = task_.outputs.softmax +
-                     2 * (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
-    for (int n = 0; n < layout_.tokens; ++n) {
-      float* pair = softmax + 2 * layout_.token_of(n);
-      pair[0] = maximum_[n];
-      pair[1] = sum_[n];
-    }
-  }
-
-  const AttentionTask& task_;
-  const Layout& layout_;
-  Head head_;
-  float* out_;                    // (tokens, ld)
-  float *maximum_, *sum_, *inverse_;  // (tokens)
-  float* shrink_;  // (kTile)
-};
+  forward.finish(image);
+}
 
 }  // namespace
 
@@ -100,10 +36,10 @@ void forward_chunks(const AttentionTask& task, std::int64_t begin, std::int64_t 
   Arena arena(plan.used());
   Forward forward(task, arena);
   for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-    forward.select_head(task.chunks.head(chunk));
+    forward.head_.select_head(task.chunks.head(chunk));
     for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
          ++image) {
-      forward.run(image);
+      run_image(forward, image);
     }
   }
 }

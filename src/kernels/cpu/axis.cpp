@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/axis.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/axis.h"
 #include "cpu/layout.h"
@@ -20,7 +21,7 @@ struct Reach {
 
 HWY_INLINE Reach reach_of(const Axis& axis, int m) {
   if (axis.span == Span::suffix) {
-    const int most = axis.length - m;
+    const int most = axis.length + axis.behind - m;
     return {0, most < axis.positions ? most : axis.positions - 1, 0};
   }
   const int limit = (axis.positions - 1) / 2;
@@ -50,8 +51,8 @@ HWY_INLINE Neighbours compare_all(Reach reach, const float* table, V floor, V ce
 
 /// A table row for any float, NaN and Inf too: never out of the table.
 HWY_INLINE int safe_row(float whole, Reach reach) {
-  const bool inside = whole >= static_cast<float>(reach.low) &&
-                      whole <= static_cast<float>(reach.high);
+  const bool inside =
+      whole >= static_cast<float>(reach.low) && whole <= static_cast<float>(reach.high);
   return (inside ? static_cast<int>(whole) : reach.low) + reach.offset;
 }
 
@@ -103,16 +104,16 @@ HWY_INLINE void add_at(Reach reach, V floor, V ceil, V below, V above, float* dt
 }  // namespace
 
 void axis_positions(const Axis& axis, int width, float gate_scale, float gate_offset,
-                    const float* scores, float* gates, float* positions) {
+                    const float* scores, float* gates, float* positions, float* carry) {
   const F f;
   const V scale = hn::Set(f, gate_scale);
   const V offset = hn::Set(f, gate_offset);
   const bool suffix = axis.span == Span::suffix;
   const float bound = static_cast<float>(suffix ? axis.positions - 1 : (axis.positions - 1) / 2);
   for (int lane = 0; lane < width; lane += kLanes) {
-    const V place = hn::LoadU(f, axis.place + lane);
+    const V place = suffix ? hn::Zero(f) : hn::LoadU(f, axis.place + lane);
     // From the end of the line; for `between`, only entries before the patch count, negatively.
-    V sum = hn::Zero(f);
+    V sum = carry ? hn::LoadU(f, carry + lane) : hn::Zero(f);
     for (int m = axis.length - 1; m >= 0; --m) {
       const int at = m * kTile + lane;
       const V gate = sigmoid_of(hn::MulAdd(scale, hn::LoadU(f, scores + at), offset));
@@ -126,6 +127,7 @@ void axis_positions(const Axis& axis, int width, float gate_scale, float gate_of
         hn::StoreU(at_least(-bound, sum), f, positions + at);
       }
     }
+    if (carry) hn::StoreU(sum, f, carry + lane);
     if (suffix) continue;
     sum = hn::Zero(f);
     for (int m = 0; m < axis.length; ++m) {
@@ -162,11 +164,6 @@ void axis_interpolate_gradient(const Axis& axis, int width, const float* positio
                                float* dpositions) {
   const F f;
   const V one = hn::Set(f, 1.0F);
-  for (int t = 0; t < axis.positions; ++t) {
-    for (int lane = 0; lane < width; lane += kLanes) {
-      hn::StoreU(hn::Zero(f), f, dtable + t * kTile + lane);
-    }
-  }
   for (int m = 0; m < axis.length; ++m) {
     const Reach reach = reach_of(axis, m);
     for (int lane = 0; lane < width; lane += kLanes) {
@@ -188,16 +185,17 @@ void axis_interpolate_gradient(const Axis& axis, int width, const float* positio
 }
 
 GateGradient axis_gate_gradient(const Axis& axis, int width, float gate_scale, const float* scores,
-                                const float* gates, float* dpositions) {
+                                const float* gates, float* dpositions, float* carry) {
   const F f;
+  const bool suffix = axis.span == Span::suffix;
   const V one = hn::Set(f, 1.0F);
   const V scale = hn::Set(f, gate_scale);
   GateGradient result;
   for (int lane = 0; lane < width; lane += kLanes) {
-    const V place = hn::LoadU(f, axis.place + lane);
-    V sum = hn::Zero(f);
+    const V place = suffix ? hn::Zero(f) : hn::LoadU(f, axis.place + lane);
+    V sum = carry ? hn::LoadU(f, carry + lane) : hn::Zero(f);
     // dgates in place: a prefix sum; for `between` a negative one to the left of the patch …
-    if (axis.span == Span::between) {
+    if (!suffix) {
       // … and a sum from the end to its right.
       for (int m = axis.length - 1; m >= 0; --m) {
         float* d = dpositions + m * kTile + lane;
@@ -213,7 +211,7 @@ GateGradient axis_gate_gradient(const Axis& axis, int width, float gate_scale, c
       const int at = m * kTile + lane;
       float* d = dpositions + at;
       V dgate = hn::LoadU(f, d);
-      if (axis.span == Span::suffix) {
+      if (suffix) {
         sum = hn::Add(sum, dgate);
         dgate = sum;
       } else {
@@ -228,6 +226,7 @@ GateGradient axis_gate_gradient(const Axis& axis, int width, float gate_scale, c
       offset_sum = hn::Add(offset_sum, dt);
       hn::StoreU(hn::Mul(scale, dt), f, d);
     }
+    if (carry) hn::StoreU(sum, f, carry + lane);
     result.scale += static_cast<double>(sum_of(scale_sum));
     result.offset += static_cast<double>(sum_of(offset_sum));
   }

@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/distance.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/distance.h"
 #include "cpu/layout.h"
@@ -94,11 +95,15 @@ void distance_tile(int depth, int rows, int width, const float* keys, const floa
     for (int r = 0; r < rows; r += kRows) {
       const int at = r * kTile + lane;
       float* inverse_at = inverse ? inverse + at : nullptr;
-      if (take == 1) distance_block<1>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
-      if (take == 2) distance_block<2>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
+      if (take == 1)
+        distance_block<1>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
+      if (take == 2)
+        distance_block<2>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
       if constexpr (kMaxVectors > 2) {
-        if (take == 3) distance_block<3>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
-        if (take == 4) distance_block<4>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
+        if (take == 3)
+          distance_block<3>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
+        if (take == 4)
+          distance_block<4>(depth, keys + r, queries + lane, add, distance + at, inverse_at);
       }
     }
     lane += take * kLanes;

@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/gemm.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/gemm.h"
 #include "cpu/math-inl.h"

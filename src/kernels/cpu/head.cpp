@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/head.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/distance.h"
 #include "cpu/gemm.h"
@@ -28,8 +29,8 @@ Head::Head(const AttentionTask& task, bool backward, Arena& arena)
   scores_ = arena.take(static_cast<std::size_t>(score_rows) * kTile);
   if (task.kind == TileBias::Kind::none) return;
 
-  const int given = task.encoding ? sets_of(task.encoding->source)
-                                  : static_cast<int>(task.vectors.sets);
+  const int given =
+      task.encoding ? sets_of(task.encoding->source) : static_cast<int>(task.vectors.sets);
   sets_ = task.kind == TileBias::Kind::direct ? 1 : given;
   for (int set = 0; set < sets_; ++set) axes_[set] = arena.take(layout_.panels(lines_));
   if (task.kind == TileBias::Kind::tile) {
@@ -41,7 +42,8 @@ Head::Head(const AttentionTask& task, bool backward, Arena& arena)
     }
   }
   if (task.encoding) {
-    if (task.encoding->source != Source::q) k_panels_ = arena.take(layout_.panels(layout_.head_size));
+    if (task.encoding->source != Source::q)
+      k_panels_ = arena.take(layout_.panels(layout_.head_size));
     stage1_.emplace(layout_, *task.encoding, backward, arena);
   } else {
     vector_scratch_ = arena.take(vector_scratch(layout_));
@@ -134,7 +136,8 @@ TileBias Head::bias(int queries, int keys) {
   }
   // Prefix tokens and padding have no bias.
   clear_lanes(bias_tile_, n.width, i.patches, i.width);
-  for (int row = n.patches; row < n.width; ++row) clear_lanes(bias_tile_ + row * kTile, 1, 0, i.width);
+  for (int row = n.patches; row < n.width; ++row)
+    clear_lanes(bias_tile_ + row * kTile, 1, 0, i.width);
   return result;
 }
 

@@ -6,12 +6,12 @@
 #define SAPE2_KERNELS_CPU_HEAD_H_
 #endif
 
-#include <hwy/highway.h>
-
 #include "cpu/arena.h"
 #include "cpu/softmax.h"
 #include "cpu/stage1.h"
 #include "cpu/task.h"
+
+#include <hwy/highway.h>
 
 #include <optional>
 
@@ -58,14 +58,14 @@ class Head {
   std::int64_t head_ = 0;
   std::int64_t image_ = 0;
 
-  float *q_, *k_, *v_;                // (tokens, ld)
-  float* q_panels_;                   // (panels, head_size, kTile)
-  float* k_panels_ = nullptr;         // the same, where stage 1 takes content from k
-  float* axes_[2]{};                  // (panels, lines, kTile)
-  float* scores_;                     // (panels, tokens, kTile), or one tile
-  float* bias_tile_ = nullptr;        // (kTile, kTile): distances, keys × queries
-  float* mirrored_tile_ = nullptr;    // (kTile, kTile): queries × keys
-  float* inverse_tiles_[2][2]{};      // (kTile, kTile) by set and axis: 1 / distance
+  float *q_, *k_, *v_;              // (tokens, ld)
+  float* q_panels_;                 // (panels, head_size, kTile)
+  float* k_panels_ = nullptr;       // the same, where stage 1 takes content from k
+  float* axes_[2]{};                // (panels, lines, kTile)
+  float* scores_;                   // (panels, tokens, kTile), or one tile
+  float* bias_tile_ = nullptr;      // (kTile, kTile): distances, keys × queries
+  float* mirrored_tile_ = nullptr;  // (kTile, kTile): queries × keys
+  float* inverse_tiles_[2][2]{};    // (kTile, kTile) by set and axis: 1 / distance
   float* vector_scratch_ = nullptr;
   std::optional<Stage1> stage1_;
 

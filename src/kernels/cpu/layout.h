@@ -13,7 +13,9 @@ inline constexpr int kTile = 64;
 /// All widths are padded to this many floats, the longest vector.
 inline constexpr int kPad = 16;
 
-constexpr int padded(int n) { return (n + kPad - 1) / kPad * kPad; }
+constexpr int padded(int n) {
+  return (n + kPad - 1) / kPad * kPad;
+}
 
 struct Panel {
   int start = 0;

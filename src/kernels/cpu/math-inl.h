@@ -67,7 +67,9 @@ HWY_INLINE V sigmoid_of(V x) {
   return hn::Div(one, hn::Add(one, exp_of(at_most(88.0F, hn::Neg(x)))));
 }
 
-HWY_INLINE float sum_of(V x) { return hn::GetLane(hn::SumOfLanes(F(), x)); }
+HWY_INLINE float sum_of(V x) {
+  return hn::GetLane(hn::SumOfLanes(F(), x));
+}
 
 }  // namespace sape2::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/pack.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/math-inl.h"
 #include "cpu/pack.h"
@@ -16,7 +17,9 @@ namespace {
 
 using Bits = std::uint16_t;
 
-HWY_INLINE std::ptrdiff_t bytes_of(DType dtype) { return dtype == DType::float32 ? 4 : 2; }
+HWY_INLINE std::ptrdiff_t bytes_of(DType dtype) {
+  return dtype == DType::float32 ? 4 : 2;
+}
 
 HWY_INLINE float float_of(Bits bits) {
   const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
@@ -182,7 +185,9 @@ void transpose_head(const Layout& layout, const float* matrix, float* panels) {
   }
 }
 
-void clear(float* data, std::size_t count) { std::memset(data, 0, count * sizeof(float)); }
+void clear(float* data, std::size_t count) {
+  std::memset(data, 0, count * sizeof(float));
+}
 
 void clear_lanes(float* rows, int count, int valid, int width) {
   for (int r = 0; r < count; ++r) {

@@ -43,7 +43,9 @@ void GradientSums::write_scalar(double ChunkGradients::*member, float* target) c
   }
 }
 
-void GradientSums::write_gain(float* dgain) const { write_scalar(&ChunkGradients::gain, dgain); }
+void GradientSums::write_gain(float* dgain) const {
+  write_scalar(&ChunkGradients::gain, dgain);
+}
 
 void GradientSums::write_table(int set, int first, int rows, std::int64_t head,
                                float* target) const {
@@ -58,7 +60,8 @@ void GradientSums::write_table(int set, int first, int rows, std::int64_t head,
                          static_cast<std::ptrdiff_t>(first + r) * layout_.ld;
       for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += static_cast<double>(row[c]);
     }
-    std::copy(sums.begin(), sums.end(), target + static_cast<std::ptrdiff_t>(r) * layout_.head_size);
+    std::copy(sums.begin(), sums.end(),
+              target + static_cast<std::ptrdiff_t>(r) * layout_.head_size);
   }
 }
 

@@ -5,6 +5,8 @@
 #include "cpu/arena.h"
 #include "cpu/task.h"
 
+#include <vector>
+
 namespace sape2::kernels {
 
 /// The chunks' own gradients while a backward pass runs, and their sums, in a fixed order, after.
@@ -13,7 +15,7 @@ class GradientSums {
   /// `sets` pairs of tables of `positions` rows; 0 sets where there are none.
   GradientSums(const Chunks& chunks, const Layout& layout, int sets, std::int64_t positions);
 
-  std::vector<ChunkGradients>& chunks() { return gradients_; }
+  ChunkGradients* chunks() { return gradients_.data(); }
 
   /// Null pointers are not wanted.
   void write_gain(float* dgain) const;

@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/softmax.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/layout.h"
 #include "cpu/math-inl.h"
@@ -163,8 +164,8 @@ double softmax_gradient_tile(int rows, int width, float scale, const TileBias& b
                                              dprobabilities, dx, dy);
         break;
       case TileBias::Kind::tile:
-        total += gradient_lanes<TileBias::Kind::tile>(rows, scale, bias, lane, softmax, delta, scores,
-                                                      dprobabilities, dx, dy);
+        total += gradient_lanes<TileBias::Kind::tile>(rows, scale, bias, lane, softmax, delta,
+                                                      scores, dprobabilities, dx, dy);
         break;
       default:
         gradient_lanes<TileBias::Kind::direct>(rows, scale, bias, lane, softmax, delta, scores,

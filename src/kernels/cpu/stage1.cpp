@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/stage1.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/gemm.h"
 #include "cpu/math-inl.h"
@@ -13,14 +14,18 @@ HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
 namespace {
 
-HWY_INLINE int smaller(int a, int b) { return a < b ? a : b; }
+HWY_INLINE int smaller(int a, int b) {
+  return a < b ? a : b;
+}
 
 /// A row or column of the grid: patches `start`, `start + step`, …
 struct Line {
   int start, step, length, first_entry;
 };
 
-HWY_INLINE int line_count(const Layout& layout) { return layout.rows + layout.cols; }
+HWY_INLINE int line_count(const Layout& layout) {
+  return layout.rows + layout.cols;
+}
 
 HWY_INLINE Line line_of(const Layout& layout, int index) {
   if (index < layout.rows) return {index * layout.cols, 1, layout.cols, 0};
@@ -221,6 +226,7 @@ void Stage1::vectors_gradient(int panel, const float* const content_panels[2],
   make_positions(panel);
   for (int set = 0; set < sets_; ++set) {
     make_table(panel, set, content_panels);
+    clear(dtable_, static_cast<std::size_t>(2 * positions_) * kTile);
     const float* dvectors = daxes[set] + static_cast<std::ptrdiff_t>(panel) * lines_ * kTile;
     for (int which = 0; which < 2; ++which) {
       const std::ptrdiff_t first = which * static_cast<std::ptrdiff_t>(layout_.cols) * kTile;

@@ -6,11 +6,11 @@
 #define SAPE2_KERNELS_CPU_STAGE1_H_
 #endif
 
-#include <hwy/highway.h>
-
 #include "cpu/arena.h"
 #include "cpu/axis.h"
 #include "cpu/task.h"
+
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {

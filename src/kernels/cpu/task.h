@@ -5,8 +5,6 @@
 #include "cpu/layout.h"
 #include "cpu/tile_bias.h"
 
-#include <vector>
-
 namespace sape2::kernels {
 
 /// Work is cut into chunks, each some images of one head. The cut depends on the shape alone, so
@@ -46,7 +44,7 @@ struct AttentionTask {
   AttentionSaved saved;
   AttentionGradients gradients;
   AxisVectorGradients vector_gradients;
-  std::vector<ChunkGradients>* chunk_gradients = nullptr;
+  ChunkGradients* chunk_gradients = nullptr;  ///< one a chunk
 
   explicit AttentionTask(const AttentionInputs& inputs_)
       : layout(inputs_.shape), chunks(inputs_.shape), inputs(inputs_) {}
@@ -64,7 +62,9 @@ inline void* head_of(const View& view, DType dtype, std::int64_t image, std::int
 }
 
 /// How many pairs of tables, or sets of vectors, a source has; a set's content is q or k.
-inline int sets_of(Source source) { return source == Source::qk ? 2 : 1; }
+inline int sets_of(Source source) {
+  return source == Source::qk ? 2 : 1;
+}
 inline bool set_is_from_q(Source source, int set) {
   return source == Source::q || (source == Source::qk && set == 0);
 }

@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/vector_panels.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/math-inl.h"
 #include "cpu/pack.h"
@@ -12,7 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
 namespace {
 
-HWY_INLINE std::ptrdiff_t bytes_of(DType dtype) { return dtype == DType::float32 ? 4 : 2; }
+HWY_INLINE std::ptrdiff_t bytes_of(DType dtype) {
+  return dtype == DType::float32 ? 4 : 2;
+}
 
 HWY_INLINE void load_axis(const Layout& layout, const void* vectors, DType dtype, int length,
                           int first_entry, bool add, float* scratch, float* panels) {
@@ -22,9 +25,8 @@ HWY_INLINE void load_axis(const Layout& layout, const void* vectors, DType dtype
   float* turned = scratch + static_cast<std::ptrdiff_t>(kTile) * ld;
   for (int i = 0; i < layout.panel_count; ++i) {
     const Panel p = layout.panel(i);
-    const char* from =
-        static_cast<const char*>(vectors) + static_cast<std::ptrdiff_t>(p.start) * length *
-                                                bytes_of(dtype);
+    const char* from = static_cast<const char*>(vectors) +
+                       static_cast<std::ptrdiff_t>(p.start) * length * bytes_of(dtype);
     load_rows(from, dtype, length, p.patches, length, scratch, ld);
     transpose(scratch, ld, p.width, length, turned, kTile);
     clear_lanes(turned, length, p.patches, p.width);

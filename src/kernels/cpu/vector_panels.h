@@ -6,9 +6,9 @@
 #define SAPE2_KERNELS_CPU_VECTOR_PANELS_H_
 #endif
 
-#include <hwy/highway.h>
-
 #include "cpu/layout.h"
+
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {

@@ -1,8 +1,9 @@
+// clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/vectors_pass.cpp"
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "cpu/math-inl.h"
 #include "cpu/pack.h"
@@ -99,11 +100,11 @@ class Vectors {
   int lines_;
   Stage1 stage1_;
   std::int64_t head_ = 0;
-  float* matrices_[2];               // q and k, (tokens, ld)
-  float* panels_[2];                 // (panels, head_size, kTile)
-  float* dmatrices_[2]{};            // dq and dk, (tokens, ld)
-  float* axes_[2];                   // vectors or their gradient, (panels, lines, kTile)
-  const float* content_[2]{};        // q or k, by set
+  float* matrices_[2];         // q and k, (tokens, ld)
+  float* panels_[2];           // (panels, head_size, kTile)
+  float* dmatrices_[2]{};      // dq and dk, (tokens, ld)
+  float* axes_[2];             // vectors or their gradient, (panels, lines, kTile)
+  const float* content_[2]{};  // q or k, by set
   const float* content_panels_[2]{};
   float* scratch_;
 };
@@ -133,7 +134,7 @@ void vectors_backward_chunks(const VectorsTask& task, std::int64_t begin, std::i
     vectors.select_head(task.chunks.head(chunk));
     for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
          ++image) {
-      vectors.backward(image, &(*task.chunk_gradients)[static_cast<std::size_t>(chunk)]);
+      vectors.backward(image, task.chunk_gradients + chunk);
     }
   }
 }

@@ -15,7 +15,7 @@ struct VectorsTask {
   VectorOutputs outputs;
   VectorOutputGradients output_gradients;
   VectorInputGradients gradients;
-  std::vector<ChunkGradients>* chunk_gradients = nullptr;
+  ChunkGradients* chunk_gradients = nullptr;  ///< one a chunk
 
   VectorsTask(const VectorInputs& inputs_, const Encoding& encoding_)
       : layout(inputs_.shape), chunks(inputs_.shape), inputs(inputs_), encoding(encoding_) {}
