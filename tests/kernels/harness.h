@@ -74,8 +74,13 @@ inline Result<float> empty_result(const Problem<float>& p) {
   return r;
 }
 
+inline SoftmaxRow* softmax_of(Result<float>& r) {
+  return reinterpret_cast<SoftmaxRow*>(r.softmax.data());
+}
+
 inline AttentionSaved saved_of(const Problem<float>& p, const Result<float>& r) {
-  return {const_view(p.shape, r.out.data()), r.softmax.data(), const_view(p.shape, p.dout.data())};
+  return {const_view(p.shape, r.out.data()), softmax_of(const_cast<Result<float>&>(r)),
+          const_view(p.shape, p.dout.data())};
 }
 
 inline AttentionGradients gradients_of(const Problem<float>& p, Result<float>& r) {
@@ -93,7 +98,7 @@ inline EncodingGradients encoding_gradients_of(Result<float>& r) {
 inline Result<float> run_kernels(const Problem<float>& p, const Executor& executor) {
   Result<float> r = empty_result(p);
   const AttentionInputs inputs = inputs_of(p);
-  const AttentionOutputs outputs{view(p.shape, r.out.data()), r.softmax.data()};
+  const AttentionOutputs outputs{view(p.shape, r.out.data()), softmax_of(r)};
   if (!p.biased) {
     plain_attention_forward(inputs, outputs, executor);
     plain_attention_backward(inputs, saved_of(p, r), gradients_of(p, r), executor);
@@ -111,7 +116,7 @@ inline Result<float> run_kernels(const Problem<float>& p, const Executor& execut
 inline Result<float> run_stage2_kernels(const Problem<float>& p, const Array<float>& x,
                                         const Array<float>& y, const Executor& executor) {
   Result<float> r = empty_result(p);
-  const AttentionOutputs outputs{view(p.shape, r.out.data()), r.softmax.data()};
+  const AttentionOutputs outputs{view(p.shape, r.out.data()), softmax_of(r)};
   const AxisVectors vectors{p.sets(), x.data(), y.data()};
   const Bias bias{p.gain.data(), p.inside};
   const auto forward =

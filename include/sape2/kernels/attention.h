@@ -16,18 +16,22 @@ struct AttentionInputs {
   ConstView q, k, v;
 };
 
+/// What the backward pass needs to know of a token's softmax. Two numbers, not the logarithm of the
+/// sum: where logits are large, that one number would lose digits.
+struct SoftmaxRow {
+  float maximum;  ///< the largest logit
+  float sum;      ///< of e^(logit − maximum)
+};
+
 struct AttentionOutputs {
   View out;
-  /// (images, heads, tokens, 2), contiguous: the largest logit of the row, and the sum of
-  /// e^(logit − largest). For the backward pass; null where there will be none. Both numbers, not
-  /// the logarithm of the sum, because that one number loses digits where logits are large.
-  float* softmax = nullptr;
+  SoftmaxRow* softmax = nullptr;  ///< (images, heads, tokens), contiguous; null: not wanted
 };
 
 /// What a backward pass reads besides the inputs: the forward pass's outputs and the gradient.
 struct AttentionSaved {
   ConstView out;
-  const float* softmax = nullptr;  ///< AttentionOutputs::softmax
+  const SoftmaxRow* softmax = nullptr;  ///< AttentionOutputs::softmax
   ConstView dout;
 };
 

@@ -52,12 +52,12 @@ class Backward {
     clear(dk_, layout_.matrix());
     clear(dv_, layout_.matrix());
 
-    const float* softmax =
-        saved.softmax + 2 * (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
+    const SoftmaxRow* softmax =
+        saved.softmax + (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
     for (int n = 0; n < layout_.tokens; ++n) {
-      const float* pair = softmax + 2 * layout_.token_of(n);
-      maximum_[n] = pair[0];
-      inverse_[n] = 1.0F / pair[1];
+      const SoftmaxRow& row = softmax[layout_.token_of(n)];
+      maximum_[n] = row.maximum;
+      inverse_[n] = 1.0F / row.sum;
     }
     // Padding gets probability 0.
     for (int n = layout_.tokens; n < layout_.padded_tokens; ++n) maximum_[n] = 1e30F;

@@ -56,13 +56,9 @@ class Forward {
     store_head(layout_, out_, inverse_, head_of(view, task_.inputs.dtype, image, head_.head_),
                task_.inputs.dtype, view.token_stride);
     if (task_.outputs.softmax == nullptr) return;
-    float* softmax = task_.outputs.softmax +
-                     2 * (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
-    for (int n = 0; n < layout_.tokens; ++n) {
-      float* pair = softmax + 2 * layout_.token_of(n);
-      pair[0] = maximum_[n];
-      pair[1] = sum_[n];
-    }
+    SoftmaxRow* softmax =
+        task_.outputs.softmax + (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
+    for (int n = 0; n < layout_.tokens; ++n) softmax[layout_.token_of(n)] = {maximum_[n], sum_[n]};
   }
 
   const AttentionTask& task_;
