@@ -16,15 +16,22 @@ struct AttentionInputs {
   ConstView q, k, v;
 };
 
+/// What the backward pass needs to know of a token's softmax. Two numbers, not the logarithm of the
+/// sum: where logits are large, that one number would lose digits.
+struct SoftmaxRow {
+  float maximum;  ///< the largest logit
+  float sum;      ///< of e^(logit − maximum)
+};
+
 struct AttentionOutputs {
   View out;
-  float* lse = nullptr;  ///< (images, heads, tokens), contiguous: log of the softmax's sum
+  SoftmaxRow* softmax = nullptr;  ///< (images, heads, tokens), contiguous; null: not wanted
 };
 
 /// What a backward pass reads besides the inputs: the forward pass's outputs and the gradient.
 struct AttentionSaved {
   ConstView out;
-  const float* lse = nullptr;  ///< (images, heads, tokens)
+  const SoftmaxRow* softmax = nullptr;  ///< AttentionOutputs::softmax
   ConstView dout;
 };
 

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "sape2/io/dtype.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Reading and writing of safetensors files, without any framework.
+///
+/// Nothing in a file is trusted: sizes, offsets, names and types are checked against the format
+/// before a tensor is handed out, and every fault is one sentence, thrown as sape2::Error.
+
+namespace sape2::io {
+
+/// The free-form strings of a file (`__metadata__`).
+using Metadata = std::map<std::string, std::string>;
+
+/// A tensor whose elements lie in memory that somebody else owns, row-major and little-endian.
+/// They are not necessarily aligned to their type.
+struct TensorView {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+/// What a file says: its metadata, and its tensors in the order in which they lie in the file.
+struct SafetensorsContent {
+  Metadata metadata;
+  std::vector<TensorView> tensors;
+};
+
+/// Reads a file that is already in memory; the tensors are views into `file`.
+/// `source` names the file in error messages.
+SafetensorsContent parse_safetensors(std::span<const std::byte> file, std::string_view source);
+
+/// A safetensors file mapped into memory. Copies share the mapping.
+class SafetensorsFile {
+ public:
+  static SafetensorsFile open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const Metadata& metadata() const { return content_.metadata; }
+
+  /// In the order in which they lie in the file. The bytes are valid as long as mapping() is held.
+  /// Writing to them through a cast is allowed and changes this process's memory only.
+  std::span<const TensorView> tensors() const { return content_.tensors; }
+
+  /// The tensor of that name, or nullptr.
+  const TensorView* find(std::string_view name) const;
+
+  /// The tensor of that name, or an Error that names the file and the tensor.
+  const TensorView& at(std::string_view name) const;
+
+  /// Keeps the tensors' bytes alive beyond this object.
+  std::shared_ptr<const void> mapping() const { return mapping_; }
+
+ private:
+  std::filesystem::path path_;
+  std::shared_ptr<const void> mapping_;
+  SafetensorsContent content_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+/// Writes a file in the layout of the format's own implementation (tensors by falling alignment,
+/// then by name; header padded to 8 bytes), whatever order they are given in. The file appears
+/// under its name only when it is complete; a failure leaves what was there before.
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                       const Metadata& metadata = {});
+
+}  // namespace sape2::io
