@@ -45,7 +45,7 @@ BackwardParams backward_params(const AttentionParams& forward, const AttentionSa
                                const AttentionGradients& d, const BackwardScratch& scratch) {
   BackwardParams p{};
   p.forward = forward;
-  p.forward.lse = const_cast<float*>(saved.lse);  // only read
+  p.forward.softmax = const_cast<SoftmaxRow*>(saved.softmax);  // only read
   p.out = saved.out;
   p.dout = saved.dout;
   p.dq = d.dq;
@@ -113,7 +113,7 @@ void plain_attention_forward(const AttentionInputs& in, const AttentionOutputs& 
   check_shape(in.shape, in.dtype);
   auto p = attention_params(in, forward_geometry(in, outputs));
   p.out = outputs.out;
-  p.lse = outputs.lse;
+  p.softmax = outputs.softmax;
   dispatch_type(in.dtype, [&](auto type) {
     attention_forward<decltype(type)>(p, BiasForm::none, stream_of(launch));
   });
@@ -154,7 +154,7 @@ void biased_attention_forward(const AttentionInputs& in, const AxisVectors& vect
   auto p = attention_params(in, geometry);
   add_bias(p, bias, scratch);
   p.out = outputs.out;
-  p.lse = outputs.lse;
+  p.softmax = outputs.softmax;
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
@@ -223,7 +223,7 @@ void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding
   auto p = attention_params(in, geometry);
   add_bias(p, bias, scratch);
   p.out = outputs.out;
-  p.lse = outputs.lse;
+  p.softmax = outputs.softmax;
   const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {

@@ -19,7 +19,7 @@ template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
 int backward_shared_bytes(const AttentionParams& p) {
   constexpr int kColumns = kBackwardColumns<T, HeadSize, Form>;
   int bytes = 2 * Tile<T>::bytes(kRowTile, HeadSize) +
-              2 * TilePair<T>::bytes(kColumns, HeadSize) + 4 * kColumns * 4;
+              2 * TilePair<T>::bytes(kColumns, HeadSize) + 6 * kColumns * 4;
   if constexpr (Form == BiasForm::distance)
     bytes += DistanceTiles<T, kColumns / 8>::bytes(p.vectors);
   if constexpr (Form == BiasForm::direct && KeysAlongRows)
@@ -77,10 +77,11 @@ __global__ void __launch_bounds__(kThreads)
   next += 2 * Tile<T>::bytes(kRowTile, HeadSize);
   const TilePair<T> b{next, kColumns, HeadSize}, db{next + kPairBytes, kColumns, HeadSize};
   next += 2 * kPairBytes;
-  int* const tokens = reinterpret_cast<int*>(next);          // of columns, two buffers
-  float* const column_lse = reinterpret_cast<float*>(next);  // the same place, keys along rows
-  float* const column_delta = column_lse + 2 * kColumns;
-  next += 4 * kColumns * 4;
+  int* const tokens = reinterpret_cast<int*>(next);  // of columns, two buffers
+  // The same place where columns are queries: maximum · log2(e), 1 / sum and dout · out of each.
+  float3* const column_rows = reinterpret_cast<float3*>(next);
+  float* const scratch = reinterpret_cast<float*>(next + 2 * kColumns * 4);
+  next += 6 * kColumns * 4;
 
   const typename ColumnsOf<kDirectRows ? Form : BiasForm::none, kColumns>::Type columns(g);
   const auto q = head_of<T>(p.q, image, head), k = head_of<T>(p.k, image, head);
@@ -90,16 +91,21 @@ __global__ void __launch_bounds__(kThreads)
   load_rows(da, KeysAlongRows ? v : dout, kRowTile, g.head_size, g.aligned, row_token);
   BiasOf<T, kPieces, Form, KeysAlongRows> bias(p, batch_head, first_row, row, next);
 
-  const float* const lse = p.lse + batch_head * g.tokens;
   float* const delta = params.delta + batch_head * g.tokens;
+  const SoftmaxRow* const softmax = p.softmax + batch_head * g.tokens;
+  // A query that is none has weights 0.
+  const auto query_row = [&](int token) {
+    if (token < 0) return make_float3(0.0F, 0.0F, 0.0F);
+    const SoftmaxRow row_softmax = softmax[token];
+    return make_float3(row_softmax.maximum * kLog2E, 1.0F / row_softmax.sum, delta[token]);
+  };
   const auto load_tile = [&](int tile) {
     const int buffer = tile % 2;
     const auto token_of = [&](int slot) { return columns.token(tile, slot); };
     for (int slot = threadIdx.x; slot < kColumns; slot += kThreads) {
       const int token = token_of(slot);
       if constexpr (KeysAlongRows) {
-        column_lse[buffer * kColumns + slot] = token < 0 ? INFINITY : lse[token] * kLog2E;
-        column_delta[buffer * kColumns + slot] = token < 0 ? 0.0F : delta[token];
+        column_rows[buffer * kColumns + slot] = query_row(token);
       } else {
         tokens[buffer * kColumns + slot] = token;
       }
@@ -112,24 +118,26 @@ __global__ void __launch_bounds__(kThreads)
   };
   load_tile(0);
 
-  float row_lse[2], row_delta[2];
+  float3 own_rows[2];
   if constexpr (!KeysAlongRows) {
-    float* const scratch = reinterpret_cast<float*>(tokens + 2 * kColumns);
     rows_delta<T>(params, image, head, first_row, scratch);
     __syncthreads();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int token = row + 8 * half;
-      row_lse[half] = token < g.tokens ? lse[token] * kLog2E : INFINITY;
-      row_delta[half] = scratch[warp_row + lane.g + 8 * half];
-      if (first_part && lane.t == 0 && token < g.tokens) delta[token] = row_delta[half];
+      const float own_delta = scratch[warp_row + lane.g + 8 * half];
+      if (first_part && lane.t == 0 && token < g.tokens) delta[token] = own_delta;
+      own_rows[half] = make_float3(0.0F, 0.0F, own_delta);
+      if (token < g.tokens) {
+        own_rows[half].x = softmax[token].maximum * kLog2E;
+        own_rows[half].y = 1.0F / softmax[token].sum;
+      }
     }
   }
 
-  const float scale = p.scale * kLog2E;
+  const float scale = p.scale;
   float bias_factor = 0.0F;
   if constexpr (Form != BiasForm::none) bias_factor = p.gain[head] * (p.inside ? p.scale : 1.0F);
-  const float logit_factor = bias_factor * kLog2E;
 
   float with_bias = 0.0F;  // this lane's share of Σ gradient of the logit · bias
   float d_a[kOutPieces][4] = {};
@@ -162,7 +170,7 @@ __global__ void __launch_bounds__(kThreads)
       bias.for_each_piece(columns, tile, [&](int piece, const float(&bb)[4]) {
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          weight[piece][e] = weight[piece][e] * scale + bb[e] * logit_factor;
+          weight[piece][e] = weight[piece][e] * scale + bb[e] * bias_factor;
       });
     } else if constexpr (kDistance) {
       bias.template bias<true>(distance, inverse, set, buffer, row, tile * kColumns);
@@ -176,13 +184,12 @@ __global__ void __launch_bounds__(kThreads)
         const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
         float logit = weight[piece][e];
         if constexpr (!kDirectRows) logit *= scale;
-        if constexpr (kDirect && KeysAlongRows) logit += bb[e] * logit_factor;
-        if constexpr (kDistance) logit += distance[piece][e] * logit_factor;
-        if constexpr (KeysAlongRows) {
-          weight[piece][e] = exp2f(logit - column_lse[column]);
-        } else {
-          weight[piece][e] = tokens[column] < 0 ? 0.0F : exp2f(logit - row_lse[e / 2]);
-        }
+        if constexpr (kDirect && KeysAlongRows) logit += bb[e] * bias_factor;
+        if constexpr (kDistance) logit += distance[piece][e] * bias_factor;
+        const float3 query = KeysAlongRows ? column_rows[column] : own_rows[e / 2];
+        weight[piece][e] = relative_weight(logit, query.x) * query.y;
+        if constexpr (!KeysAlongRows)
+          if (tokens[column] < 0) weight[piece][e] = 0.0F;
       }
     }
 
@@ -195,7 +202,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
-        const float mean = KeysAlongRows ? column_delta[column] : row_delta[e / 2];
+        const float mean = KeysAlongRows ? column_rows[column].z : own_rows[e / 2].z;
         gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - mean);
         if constexpr (kDistance && !KeysAlongRows)
           with_bias += gradient[piece][e] * distance[piece][e];
@@ -250,7 +257,7 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (KeysAlongRows) store(params.dv, d_da, 1.0F);
   if constexpr (!KeysAlongRows && Form != BiasForm::none) {
     if (params.dgain != nullptr) {
-      const float sum = block_sum(with_bias, column_lse);
+      const float sum = block_sum(with_bias, scratch);
       if (threadIdx.x == 0) params.dgain[blockIdx.x] = sum * (p.inside ? p.scale : 1.0F);
     }
   }

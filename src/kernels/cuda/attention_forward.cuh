@@ -67,10 +67,10 @@ __global__ void __launch_bounds__(kThreads)
     commit_copies();
   };
 
-  const float scale = p.scale * kLog2E;
+  const float scale = p.scale;
   float bias_factor = 0.0F;
   if constexpr (Form != BiasForm::none)
-    bias_factor = p.gain[head] * kLog2E * (p.inside ? p.scale : 1.0F);
+    bias_factor = p.gain[head] * (p.inside ? p.scale : 1.0F);
 
   OnlineSoftmax softmax;
   float out[kOutPieces][4] = {};
@@ -123,13 +123,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 
   const auto out_head = head_of<T>(p.out, image, head);
+  softmax.finish();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float factor = softmax.finish(half);
     const int token = row + 8 * half;
     if (token >= g.tokens) continue;
-    if (lane.t == 0) p.lse[batch_head * g.tokens + token] = softmax.log_sum_exp(half);
-    store_row(out_head.row(token), out, half, factor, g.head_size, g.aligned);
+    if (lane.t == 0 && p.softmax != nullptr)
+      p.softmax[batch_head * g.tokens + token] = {softmax.maximum[half], softmax.sum[half]};
+    store_row(out_head.row(token), out, half, 1.0F / softmax.sum[half], g.head_size, g.aligned);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/kernels/types.h"
+#include "sape2/kernels/attention.h"
 
 #include <cstdint>
 
@@ -42,7 +42,7 @@ struct AttentionParams {
   VectorBuffers vectors;
   ConstView q, k, v;
   View out;
-  float* lse;  // (batch_heads, tokens), natural logarithm
+  SoftmaxRow* softmax;  // (batch_heads, tokens); forward: null if not wanted
 };
 
 struct BackwardParams {

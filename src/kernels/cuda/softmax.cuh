@@ -2,11 +2,21 @@
 
 #include <cuda_runtime.h>
 
-/// Softmax over logits that are already multiplied by log2(e).
 namespace sape2::kernels::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634F;
-inline constexpr float kLn2 = 0.6931471805599453F;
+
+__device__ inline float power_of_2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// e^(logit − maximum), given maximum · log2(e). Forward and backward use this one expression, so
+/// that its rounding cancels.
+__device__ inline float relative_weight(float logit, float scaled_maximum) {
+  return power_of_2(fmaf(logit, kLog2E, -scaled_maximum));
+}
 
 /// Sum or maximum over the four lanes that share a row.
 __device__ inline float row_max(float x) {
@@ -34,8 +44,8 @@ struct OnlineSoftmax {
         top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
       top = row_max(top);
       // A row without any finite logit so far has no maximum to subtract.
-      const float base = top == -INFINITY ? 0.0F : top;
-      const float rescale = exp2f(maximum[half] - base);
+      const float scaled = top == -INFINITY ? 0.0F : top * kLog2E;
+      const float rescale = relative_weight(maximum[half], scaled);
       maximum[half] = top;
       sum[half] *= rescale;
 #pragma unroll
@@ -47,19 +57,16 @@ struct OnlineSoftmax {
       for (int piece = 0; piece < Pieces; ++piece)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          logits[piece][e] = exp2f(logits[piece][e] - base);
+          logits[piece][e] = relative_weight(logits[piece][e], scaled);
           sum[half] += logits[piece][e];
         }
     }
   }
 
-  /// Call once, at the end: the factor that normalises row `half`.
-  __device__ float finish(int half) {
-    sum[half] = row_sum(sum[half]);
-    return 1.0F / sum[half];
-  }
-  __device__ float log_sum_exp(int half) const {
-    return kLn2 * maximum[half] + logf(sum[half]);
+  /// Call once, at the end: makes the sums those of whole rows.
+  __device__ void finish() {
+    sum[0] = row_sum(sum[0]);
+    sum[1] = row_sum(sum[1]);
   }
 };
 

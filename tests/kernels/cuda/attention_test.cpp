@@ -1,0 +1,219 @@
+// The CUDA kernels against plain float64 loops, over many shapes and settings.
+#include "device.h"
+#include "numbers.h"
+#include "runner.h"
+
+#include <gtest/gtest.h>
+
+namespace sape2::kernels::test {
+namespace {
+
+class CudaAttention : public testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "there is no GPU here";
+  }
+};
+
+/// Fills a problem whose shape and settings are chosen.
+Problem filled(Problem p, Random& random, double spread = 1) {
+  const auto& s = p.shape;
+  const std::int64_t tensor = s.images * s.heads * s.tokens() * s.head_size;
+  p.q = random.normal(tensor, spread);
+  p.k = random.normal(tensor, spread);
+  p.v = random.normal(tensor, 1);
+  p.dout = random.normal(tensor, 1);
+  p.gain = random.normal(s.heads, 1);
+  p.gate_scale = random.normal(s.heads, 0.3);
+  p.gate_offset = random.normal(s.heads, 1);
+  if (p.scale == 1) p.scale = 1 / std::sqrt(double(s.head_size));
+  for (int set = 0; set < p.sets(); ++set)
+    for (int axis = 0; axis < 2; ++axis)
+      p.tables[set][axis] =
+          random.normal((p.tables_per_head ? s.heads : 1) * p.positions * s.head_size, 0.2);
+  for (int axis = 0; axis < 2; ++axis)
+    p.vectors[axis] = random.normal(
+        p.sets() * s.images * s.heads * s.patches() * (axis ? s.rows : s.cols), 1);
+  return p;
+}
+
+std::string described(const Problem& p) {
+  const auto& s = p.shape;
+  return std::to_string(s.images) + "x" + std::to_string(s.heads) + " " + std::to_string(s.rows) +
+         "x" + std::to_string(s.cols) + "+" + std::to_string(s.prefix) + " d" +
+         std::to_string(s.head_size) + " M" + std::to_string(p.positions) +
+         (p.has_bias ? p.has_tables ? " sape2" : " given" : " plain") +
+         (p.form == Form::direct ? " direct" : " distance") +
+         (p.source == Source::q ? " q" : p.source == Source::k ? " k" : " qk") +
+         (p.span == Span::suffix ? " suffix" : " between") + (p.inside ? " inside" : " outside") +
+         (p.tables_per_head ? " own tables" : "");
+}
+
+/// float32 must come near its own rounding, 16 bits near theirs.
+double tolerance(DType type) {
+  return type == DType::float32 ? 2e-5 : type == DType::bfloat16 ? 2e-2 : 3e-3;
+}
+
+void expect_near(const char* name, const Numbers& ours, const Numbers& exact, double most,
+                 double floor = 1e-7) {
+  ASSERT_EQ(ours.size(), exact.size()) << name;
+  double largest = 0;
+  for (const double x : exact) largest = std::max(largest, std::abs(x));
+  if (largest < floor) {  // all of it cancels in exact arithmetic
+    for (const double x : ours) EXPECT_LT(std::abs(x), 1e-2) << name;
+    return;
+  }
+  const double error = relative_error(ours, exact);
+  EXPECT_TRUE(error <= most) << name << ": relative error " << error << ", at most " << most;
+}
+
+void expect_right(const Problem& given, DType type, bool packed) {
+  const auto problem = rounded_problem(given, type);
+  SCOPED_TRACE(described(problem));
+  const auto ours = run_on_gpu(problem, type, packed);
+  const auto exact = solve(problem);
+  const double most = tolerance(type);
+  expect_near("out", ours.out, exact.out, most);
+  expect_near("lse", ours.lse, exact.lse, most);
+  expect_near("dq", ours.dq, exact.dq, 2 * most);
+  expect_near("dk", ours.dk, exact.dk, 2 * most);
+  expect_near("dv", ours.dv, exact.dv, most);
+  if (!problem.has_bias) return;
+  expect_near("dgain", ours.dgain, exact.dgain, 5 * most);
+  if (!problem.has_tables) {
+    expect_near("dx", ours.dvectors[0], exact.dvectors[0], 2 * most);
+    expect_near("dy", ours.dvectors[1], exact.dvectors[1], 2 * most);
+    return;
+  }
+  for (int set = 0; set < problem.sets(); ++set) {
+    expect_near("dtable x", ours.dtables[set][0], exact.dtables[set][0], 3 * most);
+    expect_near("dtable y", ours.dtables[set][1], exact.dtables[set][1], 3 * most);
+  }
+  expect_near("dgate_scale", ours.dgate_scale, exact.dgate_scale, 20 * most);
+  expect_near("dgate_offset", ours.dgate_offset, exact.dgate_offset, 20 * most);
+
+  const auto again = run_on_gpu(problem, type, packed);
+  EXPECT_EQ(ours.out, again.out);
+  EXPECT_EQ(ours.dq, again.dq);
+  EXPECT_EQ(ours.dk, again.dk);
+  for (int set = 0; set < problem.sets(); ++set)
+    EXPECT_EQ(ours.dtables[set][0], again.dtables[set][0]);
+}
+
+std::int64_t default_positions(const Problem& p) {
+  const auto longest = std::max(p.shape.rows, p.shape.cols);
+  return p.span == Span::suffix ? longest + 1 : 2 * longest - 1;
+}
+
+TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
+  Random random(1);
+  for (const auto [rows, cols, head_size] :
+       {std::array{8, 8, 64}, {14, 14, 64}, {16, 16, 32}, {20, 17, 64}, {4, 70, 128}, {32, 32, 64}})
+    for (const bool relative : {false, true}) {
+      Problem p;
+      p.shape = {1, 2, rows, cols, 0, head_size};
+      p.span = relative ? Span::between : Span::suffix;
+      p.form = relative ? Form::direct : Form::distance;
+      p.inside = !relative;
+      p.positions = default_positions(p);
+      expect_right(filled(p, random), GetParam(), false);
+    }
+}
+
+TEST_P(CudaAttention, RandomShapesAndSettings) {
+  Random random(2);
+  for (int round = 0; round < 60; ++round) {
+    Problem p;
+    const std::int64_t sizes[] = {1, 8, 16, 24, 32, 33, 64, 80, 128};
+    const std::int64_t longest = round % 10 == 9 ? 40 : 14;
+    p.shape = {random.between(1, 2), random.between(1, 3), random.between(1, longest),
+               random.between(1, longest), random.between(0, 3) == 0 ? random.between(1, 9) : 0,
+               sizes[random.between(0, 8)]};
+    p.has_bias = random.between(0, 7) > 0;
+    p.has_tables = random.between(0, 3) > 0;
+    p.form = random.coin() ? Form::direct : Form::distance;
+    p.source = random.between(0, 2) == 0 ? Source::qk : random.coin() ? Source::q : Source::k;
+    p.span = random.coin() ? Span::suffix : Span::between;
+    p.inside = random.coin();
+    p.tables_per_head = random.coin();
+    p.positions = default_positions(p);
+    if (random.coin()) p.positions = p.span == Span::suffix ? random.between(2, 9)
+                                                            : 2 * random.between(0, 5) + 1;
+    expect_right(filled(p, random), GetParam(), random.coin());
+  }
+}
+
+TEST_P(CudaAttention, EqualPatchesHaveNoNoise) {
+  Random random(3);
+  Problem p;
+  p.shape = {1, 2, 6, 7, 1, 32};
+  p.positions = default_positions(p);
+  p = filled(p, random);
+  const auto n = p.shape.tokens(), d = p.shape.head_size;
+  for (std::int64_t head = 0; head < 2; ++head)
+    for (std::int64_t token = 1; token < n; ++token)
+      for (std::int64_t c = 0; c < d; ++c) {
+        p.q[(head * n + token) * d + c] = p.q[(head * n + 1 + token % 2) * d + c];
+        p.k[(head * n + token) * d + c] = p.k[head * n * d + c];
+      }
+  expect_right(p, GetParam(), false);
+}
+
+TEST_P(CudaAttention, OpenGatesCountPatches) {
+  Random random(4);
+  for (const auto form : {Form::distance, Form::direct}) {
+    Problem p;
+    p.shape = {2, 2, 5, 9, 0, 16};
+    p.form = form;
+    p.span = Span::between;
+    p.positions = default_positions(p);
+    p = filled(p, random);
+    p.gate_scale.assign(2, 0);
+    p.gate_offset.assign(2, INFINITY);
+    const auto problem = rounded_problem(p, GetParam());
+    const auto ours = run_on_gpu(problem, GetParam(), true);
+    const auto exact = solve(problem);
+    expect_near("out", ours.out, exact.out, tolerance(GetParam()));
+    expect_near("dtable", ours.dtables[0][0], exact.dtables[0][0], 3 * tolerance(GetParam()));
+    for (const double x : ours.dgate_offset) EXPECT_EQ(x, 0);
+  }
+}
+
+TEST_P(CudaAttention, NoImagesAndManyHeads) {
+  Random random(5);
+  Problem none;
+  none.shape = {0, 3, 4, 4, 0, 32};
+  none.positions = 5;
+  EXPECT_TRUE(run_on_gpu(filled(none, random), GetParam(), false).out.empty());
+  if (GetParam() != DType::bfloat16) return;
+  Problem many;
+  many.shape = {10001, 7, 1, 2, 0, 8};
+  many.form = Form::direct;
+  many.positions = 3;
+  expect_right(filled(many, random), GetParam(), false);
+}
+
+TEST_P(CudaAttention, NotANumberStaysInItsImage) {
+  Random random(6);
+  Problem p;
+  p.shape = {2, 1, 7, 5, 1, 32};
+  p.positions = default_positions(p);
+  p = filled(p, random);
+  p.q[3 * 32] = NAN;
+  const auto problem = rounded_problem(p, GetParam());
+  const auto ours = run_on_gpu(problem, GetParam(), false);
+  const std::size_t image = p.shape.tokens() * p.shape.head_size;
+  EXPECT_TRUE(std::isnan(ours.out[3 * 32]));
+  for (std::size_t i = image; i < 2 * image; ++i) ASSERT_TRUE(std::isfinite(ours.out[i]));
+}
+
+std::string type_name(const testing::TestParamInfo<DType>& info) {
+  return info.param == DType::float32 ? "float32" : info.param == DType::bfloat16 ? "bfloat16" : "float16";
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaAttention,
+                         testing::Values(DType::float32, DType::bfloat16, DType::float16),
+                         type_name);
+
+}  // namespace
+}  // namespace sape2::kernels::test

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "reference.h"
+
+namespace sape2::kernels::test {
+
+/// Runs the CUDA kernels on a problem whose numbers are first rounded to `type`, forward and
+/// backward. `packed`: q, k and v are views of one (images, tokens, 3, heads, head size) tensor.
+Solution run_on_gpu(const Problem& problem, DType type, bool packed);
+
+/// A problem whose q, k, v, dout and vectors `type` can hold, tables and gates float32.
+Problem rounded_problem(Problem problem, DType type);
+
+}  // namespace sape2::kernels::test
