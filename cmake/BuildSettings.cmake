@@ -20,7 +20,7 @@ endif()
 
 # Compile and link options of our own code; never exported to users' projects.
 add_library(sape2_build_settings INTERFACE)
-target_compile_options(sape2_build_settings INTERFACE -Wall -Wextra -Wshadow -Wno-unknown-pragmas)
+target_compile_options(sape2_build_settings INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
 if(SAPE2_WARNINGS_AS_ERRORS)
   target_compile_options(sape2_build_settings INTERFACE -Werror)
 endif()

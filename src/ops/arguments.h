@@ -1,0 +1,82 @@
+#pragma once
+
+#include "sape2/ops/ops.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+/// The operators' arguments, gathered so that checks, reference, kernels and autograd speak of one
+/// thing. Tensors that were not given are undefined; `scale` is always filled in. `tensors()` lists
+/// the tensors in the order of their gradients.
+namespace sape2::ops {
+
+enum class Form { none, distance, direct };
+
+/// Stage 1: q, k and the tables. Names as in the schema.
+struct VectorArguments {
+  at::Tensor q, k;    // (B, h, N, d)
+  at::Tensor ex, ey;  // (M, d) or (h, M, d); mode "qk": (2, …)
+  Grid grid;
+  std::string mode;
+  std::string span;
+  at::Tensor gate_scale, gate_offset;  // () or (h)
+
+  bool has_q() const { return mode != "k"; }
+  bool has_both() const { return mode == "qk"; }
+  std::vector<at::Tensor*> tensors() { return {&q, &k, &ex, &ey, &gate_scale, &gate_offset}; }
+};
+
+/// Stage 2: attention with a bias made from axis vectors; with Form::none, plain attention.
+struct BiasedArguments {
+  at::Tensor q, k, v;  // (B, h, N, d)
+  at::Tensor ux, uy;   // (B, h, H·W, W), (B, h, H·W, H), perhaps with a leading axis of 2
+  Grid grid;
+  Form form = Form::none;
+  double scale = 0;
+  at::Tensor gain;  // () or (h)
+  bool bias_inside = true;
+
+  std::vector<at::Tensor*> tensors() { return {&q, &k, &v, &ux, &uy, &gain}; }
+};
+
+/// Both stages.
+struct Sape2Arguments {
+  VectorArguments vectors;
+  at::Tensor v;  // (B, h, N, d)
+  Form form = Form::distance;
+  double scale = 0;
+  at::Tensor gain;
+  bool bias_inside = true;
+
+  std::vector<at::Tensor*> tensors() {
+    auto& s = vectors;
+    return {&s.q, &s.k, &v, &s.ex, &s.ey, &s.gate_scale, &s.gate_offset, &gain};
+  }
+};
+
+struct CopeArguments {
+  at::Tensor q, k, v;  // (B, h, N, d)
+  at::Tensor e;        // (M, d)
+  double scale = 0;
+
+  std::vector<at::Tensor*> tensors() { return {&q, &k, &v, &e}; }
+};
+
+/// The bias that given vectors make.
+struct BiasArguments {
+  at::Tensor ux, uy;
+  Grid grid;
+  Form form = Form::distance;
+
+  std::vector<at::Tensor*> tensors() { return {&ux, &uy}; }
+};
+
+/// An attention's output (B, h, N, d) and the log-sum-exp of its logits (B, h, N), which the
+/// backward pass needs.
+struct AttentionResult {
+  at::Tensor out, lse;
+};
+
+}  // namespace sape2::ops

@@ -1,0 +1,227 @@
+#include "ops/checks.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+namespace sape2::ops {
+namespace {
+
+/// A tensor as an error message names it: "q [2, 3, 64, 16]".
+std::string shown(const char* name, const at::Tensor& tensor) {
+  std::string text = std::string(name) + " [";
+  for (int64_t axis = 0; axis < tensor.dim(); ++axis)
+    text += (axis ? ", " : "") + std::to_string(tensor.size(axis));
+  return text + "]";
+}
+
+void check_defined(const char* op, const char* name, const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.defined(), op, ": ", name,
+                    " is an undefined tensor; a tensor was expected");
+}
+
+void check_type(const char* op, const char* name, const at::Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  TORCH_CHECK_TYPE(!(type == at::kHalf && tensor.device().is_cpu()), op, ": ", name,
+                   " is float16, which is not supported on the CPU; use bfloat16 or float32");
+  TORCH_CHECK_TYPE(
+      type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf, op,
+      ": ", name, " is ", type, "; float32, float64, bfloat16 or (on a GPU) float16 was expected");
+}
+
+/// q itself: the tensor that all others are held against.
+void check_q(const char* op, const at::Tensor& q) {
+  check_defined(op, "q", q);
+  TORCH_CHECK_VALUE(q.dim() == 4, op, ": ", shown("q", q), " has ", q.dim(),
+                    " axes; [images, heads, tokens, head size] was expected");
+  check_type(op, "q", q);
+  TORCH_CHECK_VALUE(q.size(1) > 0 && q.size(2) > 0 && q.size(3) > 0, op, ": ", shown("q", q),
+                    " has an empty axis; only the number of images may be 0");
+}
+
+void check_same_device(const char* op, const char* name, const at::Tensor& tensor,
+                       const at::Tensor& q) {
+  TORCH_CHECK_VALUE(tensor.device() == q.device(), op, ": ", name, " is on ", tensor.device(),
+                    " but q is on ", q.device(), "; move both to one device");
+}
+
+void check_like_q(const char* op, const char* name, const at::Tensor& tensor, const at::Tensor& q) {
+  check_defined(op, name, tensor);
+  TORCH_CHECK_VALUE(tensor.sizes() == q.sizes(), op, ": ", shown(name, tensor),
+                    " differs in shape from ", shown("q", q), "; q, k and v must be alike");
+  TORCH_CHECK_TYPE(tensor.scalar_type() == q.scalar_type(), op, ": ", name, " is ",
+                   tensor.scalar_type(), " but q is ", q.scalar_type(),
+                   "; q, k and v must be of one type");
+  check_same_device(op, name, tensor, q);
+}
+
+/// Parameters may be of q's type or, as under autocast, of float32.
+void check_parameter_type(const char* op, const char* name, const at::Tensor& tensor,
+                          const at::Tensor& q) {
+  TORCH_CHECK_TYPE(
+      tensor.scalar_type() == q.scalar_type() || tensor.scalar_type() == compute_type(q), op, ": ",
+      name, " is ", tensor.scalar_type(), " where q is ", q.scalar_type(), "; ", q.scalar_type(),
+      " or ", compute_type(q), " was expected");
+  check_same_device(op, name, tensor, q);
+}
+
+void check_per_head(const char* op, const char* name, const at::Tensor& tensor,
+                    const at::Tensor& q) {
+  if (!tensor.defined()) return;
+  const bool fits = tensor.dim() == 0 || (tensor.dim() == 1 && tensor.size(0) == q.size(1));
+  TORCH_CHECK_VALUE(fits, op, ": ", shown(name, tensor),
+                    " is neither one number nor one for each of q's ", q.size(1),
+                    " heads; shape [] or [", q.size(1), "] was expected");
+  check_parameter_type(op, name, tensor, q);
+}
+
+void check_grid(const char* op, const char* name, const at::Tensor& tokens, const Grid& grid) {
+  TORCH_CHECK_VALUE(grid.rows >= 1, op, ": rows is ", grid.rows, "; at least 1 was expected");
+  TORCH_CHECK_VALUE(grid.cols >= 1, op, ": cols is ", grid.cols, "; at least 1 was expected");
+  TORCH_CHECK_VALUE(grid.prefix >= 0, op, ": prefix is ", grid.prefix,
+                    "; the number of prefix tokens, 0 or more, was expected");
+  const int64_t tokens_there = tokens.size(2);
+  // Division instead of rows·cols, which a hostile value could overflow.
+  const int64_t patches = tokens_there - grid.prefix;
+  const bool fits = patches >= 1 && patches % grid.rows == 0 && patches / grid.rows == grid.cols;
+  TORCH_CHECK_VALUE(fits, op, ": ", shown(name, tokens), " has ", tokens_there,
+                    " tokens, but prefix + rows·cols is ", grid.prefix, " + ", grid.rows, "·",
+                    grid.cols, "; give the grid these tokens came from");
+}
+
+void check_choice(const char* op, const char* name, const std::string& value,
+                  std::initializer_list<const char*> choices) {
+  std::string list;
+  for (const char* choice : choices) {
+    if (value == choice) return;
+    list += std::string(list.empty() ? "\"" : ", \"") + choice + "\"";
+  }
+  TORCH_CHECK_VALUE(false, op, ": ", name, " is \"", value, "\"; one of ", list, " was expected");
+}
+
+void check_table_rows(const char* op, const std::string& span, int64_t rows) {
+  if (span == "suffix") {
+    TORCH_CHECK_VALUE(rows >= 2, op, ": ex and ey have M = ", rows,
+                      " rows; span \"suffix\" needs at least 2");
+  } else {
+    TORCH_CHECK_VALUE(rows % 2 == 1, op, ": ex and ey have M = ", rows,
+                      " rows; span \"between\" needs an odd number, positions −T … T");
+  }
+}
+
+void check_table(const char* op, const char* name, const at::Tensor& table,
+                 const VectorArguments& a) {
+  check_defined(op, name, table);
+  const int64_t lead = a.has_both() ? 1 : 0;
+  const int64_t heads = a.q.size(1), head_size = a.q.size(3);
+  const bool shared = table.dim() == lead + 2;
+  const bool own = table.dim() == lead + 3 && table.size(lead) == heads;
+  const bool parts = lead == 0 || (table.dim() > 0 && table.size(0) == 2);
+  const bool fits = (shared || own) && parts && table.size(-1) == head_size;
+  const std::string two = lead ? "2, " : "";
+  TORCH_CHECK_VALUE(fits, op, ": ", shown(name, table), " does not fit ", shown("q", a.q),
+                    " in mode \"", a.mode, "\"; [", two, "M, ", head_size, "] or [", two, heads,
+                    ", M, ", head_size, "] was expected");
+  check_table_rows(op, a.span, table.size(-2));
+  check_parameter_type(op, name, table, a.q);
+}
+
+void check_scale(const char* op, double scale) {
+  TORCH_CHECK_VALUE(std::isfinite(scale), op, ": scale is ", scale,
+                    "; a finite number was expected");
+}
+
+void check_vector(const char* op, const char* name, const at::Tensor& u, const at::Tensor& q,
+                  const Grid& grid, int64_t length) {
+  check_defined(op, name, u);
+  const bool fits = (u.dim() == 4 || (u.dim() == 5 && u.size(0) == 2)) && u.size(-4) == q.size(0) &&
+                    u.size(-3) == q.size(1) && u.size(-2) == grid.patches() && u.size(-1) == length;
+  TORCH_CHECK_VALUE(fits, op, ": ", shown(name, u), " does not fit ", shown("q", q), "; [",
+                    q.size(0), ", ", q.size(1), ", ", grid.patches(), ", ", length,
+                    "], with or without a leading axis of 2, was expected");
+  check_parameter_type(op, name, u, q);
+}
+
+}  // namespace
+
+at::ScalarType compute_type(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+Form parse_form(const char* op, const std::string& form) {
+  check_choice(op, "form", form, {"distance", "direct"});
+  return form == "distance" ? Form::distance : Form::direct;
+}
+
+void check(const char* op, const VectorArguments& a) {
+  check_q(op, a.q);
+  check_like_q(op, "k", a.k, a.q);
+  check_grid(op, "q", a.q, a.grid);
+  check_choice(op, "mode", a.mode, {"q", "k", "qk"});
+  check_choice(op, "span", a.span, {"suffix", "between"});
+  check_table(op, "ex", a.ex, a);
+  check_table(op, "ey", a.ey, a);
+  TORCH_CHECK_VALUE(a.ex.sizes() == a.ey.sizes(), op, ": ", shown("ex", a.ex), " and ",
+                    shown("ey", a.ey), " differ; tables of one shape were expected");
+  TORCH_CHECK_TYPE(a.ex.scalar_type() == a.ey.scalar_type(), op, ": ex is ", a.ex.scalar_type(),
+                   " but ey is ", a.ey.scalar_type(), "; tables of one type were expected");
+  check_per_head(op, "gate_scale", a.gate_scale, a.q);
+  check_per_head(op, "gate_offset", a.gate_offset, a.q);
+}
+
+void check(const char* op, const BiasedArguments& a) {
+  check_q(op, a.q);
+  check_like_q(op, "k", a.k, a.q);
+  check_like_q(op, "v", a.v, a.q);
+  check_scale(op, a.scale);
+  if (a.form == Form::none) return;
+  check_grid(op, "q", a.q, a.grid);
+  const bool direct = a.form == Form::direct;
+  check_vector(op, direct ? "zx" : "ux", a.ux, a.q, a.grid, a.grid.cols);
+  check_vector(op, direct ? "zy" : "uy", a.uy, a.q, a.grid, a.grid.rows);
+  TORCH_CHECK_VALUE(a.ux.dim() == a.uy.dim(), op, ": ", shown("the x vectors", a.ux), " and ",
+                    shown("the y vectors", a.uy),
+                    " differ in the leading axis of 2; give it to both or to none");
+  TORCH_CHECK_TYPE(a.ux.scalar_type() == a.uy.scalar_type(), op, ": the x vectors are ",
+                   a.ux.scalar_type(), " but the y vectors are ", a.uy.scalar_type(),
+                   "; vectors of one type were expected");
+  check_per_head(op, "gain", a.gain, a.q);
+}
+
+void check(const char* op, const Sape2Arguments& a) {
+  check(op, a.vectors);
+  check_like_q(op, "v", a.v, a.vectors.q);
+  check_scale(op, a.scale);
+  check_per_head(op, "gain", a.gain, a.vectors.q);
+}
+
+void check(const char* op, const CopeArguments& a) {
+  check_q(op, a.q);
+  check_like_q(op, "k", a.k, a.q);
+  check_like_q(op, "v", a.v, a.q);
+  check_scale(op, a.scale);
+  check_defined(op, "e", a.e);
+  TORCH_CHECK_VALUE(a.e.dim() == 2 && a.e.size(1) == a.q.size(3) && a.e.size(0) >= 1, op, ": ",
+                    shown("e", a.e), " does not fit ", shown("q", a.q), "; [M, ", a.q.size(3),
+                    "] with M of at least 1 was expected");
+  check_parameter_type(op, "e", a.e, a.q);
+}
+
+void check_rotary(const char* op, const at::Tensor& x, const Grid& grid, int64_t divisor) {
+  check_defined(op, "x", x);
+  TORCH_CHECK_VALUE(x.dim() == 4, op, ": ", shown("x", x), " has ", x.dim(),
+                    " axes; [images, heads, tokens, head size] was expected");
+  check_type(op, "x", x);
+  TORCH_CHECK_VALUE(x.size(3) > 0 && x.size(3) % divisor == 0, op, ": ", shown("x", x),
+                    " has head size ", x.size(3), "; a multiple of ", divisor, " was expected");
+  check_grid(op, "x", x, grid);
+}
+
+void check_frequencies(const char* op, const char* name, const at::Tensor& f, const at::Tensor& x) {
+  check_defined(op, name, f);
+  TORCH_CHECK_VALUE(f.dim() == 2 && f.size(0) == x.size(1) && f.size(1) == x.size(3) / 2, op, ": ",
+                    shown(name, f), " does not fit ", shown("x", x), "; [", x.size(1), ", ",
+                    x.size(3) / 2, "] was expected");
+  check_parameter_type(op, name, f, x);
+}
+
+}  // namespace sape2::ops
