@@ -122,12 +122,12 @@ nn::ModelConfig read_model_config(const SafetensorsFile& file) {
   }
   if (version->second != kVersion) {
     throw Error(name_of(file) + " is a model file of format version " + in_quotes(version->second) +
-                ", expected '" + kVersion + "': a newer sape2 may be needed");
+                ", expected \"" + kVersion + "\": a newer sape2 may be needed");
   }
   try {
     return nn::model_config_from_json(config->second);
   } catch (const Error& error) {
-    throw Error(name_of(file) + ": in its configuration, " + error.what());
+    throw Error(name_of(file) + ": " + error.what());
   }
 }
 
