@@ -58,7 +58,8 @@ std::string canonical_value(const EncodingDefinition& definition, const Encoding
     case OptionKind::number: {
       const auto number = parse_number<double>(value);
       if (!number || !std::isfinite(*number)) {
-        throw Error(what + " is " + in_quotes(value) + ", expected a finite number such as 0.5 or -1");
+        throw Error(what + " is " + in_quotes(value) +
+                    ", expected a finite number such as 0.5 or -1");
       }
       return shortest(*number);
     }
@@ -102,8 +103,8 @@ Options parse_options(const EncodingDefinition& definition, std::string_view tex
     const size_t comma = text.find(',');
     auto option = parse_option(definition, trimmed(text.substr(0, comma)));
     if (std::ranges::find(written, option.first, &Options::value_type::first) != written.end()) {
-      throw Error("option " + in_quotes(option.first) + " of encoding " + in_quotes(definition.name) +
-                  " is given twice");
+      throw Error("option " + in_quotes(option.first) + " of encoding " +
+                  in_quotes(definition.name) + " is given twice");
     }
     written.push_back(std::move(option));
     if (comma == std::string_view::npos) break;
@@ -196,7 +197,8 @@ const std::string* EncodingSpec::value(std::string_view option) const {
   const auto found = std::ranges::find(options_, option, &Options::value_type::first);
   if (found != options_.end()) return &found->second;
   const EncodingOption* declared = encoding_definition(name_).find_option(option);
-  if (!declared) throw Error("encoding " + in_quotes(name_) + " has no option " + in_quotes(option));
+  if (!declared)
+    throw Error("encoding " + in_quotes(name_) + " has no option " + in_quotes(option));
   return declared->default_value ? &*declared->default_value : nullptr;
 }
 

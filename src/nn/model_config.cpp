@@ -76,7 +76,8 @@ class Reader {
   void refuse_others() const {
     for (const auto& [key, value] : object_.items()) {
       if (std::ranges::find(keys_, key) == keys_.end()) {
-        throw Error(where_ + " has an unknown key " + in_quotes(key) + "; " + name_advice(key, keys_));
+        throw Error(where_ + " has an unknown key " + in_quotes(key) + "; " +
+                    name_advice(key, keys_));
       }
     }
   }
@@ -84,7 +85,8 @@ class Reader {
  private:
   [[noreturn]] void wrong(const std::string& key, const Json& value, const char* expected) const {
     const auto shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    throw Error(where_ + " has " + in_quotes(key) + " = " + in_quotes(shown) + ", expected " + expected);
+    throw Error(where_ + " has " + in_quotes(key) + " = " + in_quotes(shown) + ", expected " +
+                expected);
   }
 
   const Json& object_;

@@ -2,6 +2,8 @@
 
 #include "nn/encodings/tables.h"
 
+#include <ATen/ATen.h>
+
 namespace sape2::nn {
 namespace {
 
