@@ -7,8 +7,10 @@ namespace sape2::ops {
 TORCH_LIBRARY_IMPL(sape2, CPU, m) {
   Kernels<CpuBackend>::implement(m);
 }
+#ifndef SAPE2_FUSED_CUDA  // otherwise cuda_backend.cpp says it
 TORCH_LIBRARY_IMPL(sape2, CUDA, m) {
   Kernels<ReferenceBackend>::implement(m);
 }
+#endif
 
 }  // namespace sape2::ops

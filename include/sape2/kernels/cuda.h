@@ -8,7 +8,8 @@
 #include <string>
 
 /// The kernels on NVIDIA GPUs, compute capability 8.0 and newer. Parameters are those of the CPU
-/// kernels with device pointers; float16 is taken too. Nothing synchronises with the host, so calls
+/// kernels with device pointers; float16 is taken too, and null stands for the usual numbers: gain 1,
+/// gate_scale 1/√head_size, gate_offset 0. Nothing synchronises with the host, so calls
 /// may be captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
 ///
 /// Each function needs scratch memory on the device, O(tokens · (rows + cols)) a head: ask for the

@@ -5,6 +5,7 @@
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 /// Attention backward in two passes over recomputed tiles. With queries along the rows a block
 /// gathers dq, the vectors' gradients and dgain; with keys along the rows it gathers dk, dv and, for
@@ -15,11 +16,17 @@ template <class T, int HeadSize, BiasForm Form>
 inline constexpr int kBackwardColumns =
     kIsWide<T> || HeadSize > 64 || Form == BiasForm::distance ? 32 : 64;
 
+/// Queries along rows meet grid columns where the bias is direct.
+template <BiasForm Form, bool KeysAlongRows, int Columns>
+using BackwardColumnsOf = typename ColumnsOf<KeysAlongRows ? BiasForm::none : Form, Columns>::Type;
+
 template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
 int backward_shared_bytes(const AttentionParams& p) {
   constexpr int kColumns = kBackwardColumns<T, HeadSize, Form>;
-  int bytes = 2 * Tile<T>::bytes(kRowTile, HeadSize) +
-              2 * TilePair<T>::bytes(kColumns, HeadSize) + 6 * kColumns * 4;
+  using Columns = BackwardColumnsOf<Form, KeysAlongRows, kColumns>;
+  int bytes = kSharedAlignment + 2 * Tile<T>::bytes(kRowTile, HeadSize) +
+              2 * TilePair<T>::bytes(kColumns, HeadSize) + 6 * kColumns * 4 +
+              ColumnTokens<Columns, kColumns>::bytes();
   if constexpr (Form == BiasForm::distance)
     bytes += DistanceTiles<T, kColumns / 8>::bytes(p.vectors);
   if constexpr (Form == BiasForm::direct && KeysAlongRows)
@@ -54,7 +61,8 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kOutPieces = HeadSize / 8;
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = Form == BiasForm::distance;
   constexpr bool kDirectRows = kDirect && !KeysAlongRows;
-  extern __shared__ __align__(128) unsigned char shared[];
+  using Columns = BackwardColumnsOf<Form, KeysAlongRows, kColumns>;
+  extern __shared__ unsigned char shared[];
 
   const AttentionParams& p = params.forward;
   const auto& g = p.geometry;
@@ -72,23 +80,26 @@ __global__ void __launch_bounds__(kThreads)
 
   // The tile's scores come from a·bᵀ, the weights' gradients from da·dbᵀ.
   constexpr int kPairBytes = TilePair<T>::bytes(kColumns, HeadSize);
-  unsigned char* next = shared;
-  const Tile<T> a{next, HeadSize}, da{next + Tile<T>::bytes(kRowTile, HeadSize), HeadSize};
-  next += 2 * Tile<T>::bytes(kRowTile, HeadSize);
+  unsigned char* next = aligned_shared(shared);
+  const Tile<T> a{next, kRowTile, HeadSize};
+  next += Tile<T>::bytes(kRowTile, HeadSize);
+  const Tile<T> da{next, kRowTile, HeadSize};
+  next += Tile<T>::bytes(kRowTile, HeadSize);
   const TilePair<T> b{next, kColumns, HeadSize}, db{next + kPairBytes, kColumns, HeadSize};
   next += 2 * kPairBytes;
-  int* const tokens = reinterpret_cast<int*>(next);  // of columns, two buffers
-  // The same place where columns are queries: maximum · log2(e), 1 / sum and dout · out of each.
+  // Where columns are queries: maximum · log2(e), 1 / sum and dout · out of each, two buffers.
   float3* const column_rows = reinterpret_cast<float3*>(next);
-  float* const scratch = reinterpret_cast<float*>(next + 2 * kColumns * 4);
+  float* const scratch = reinterpret_cast<float*>(next);
   next += 6 * kColumns * 4;
+  const Columns columns(g);
+  const ColumnTokens<Columns, kColumns> tokens(columns, next);
+  next += ColumnTokens<Columns, kColumns>::bytes();
 
-  const typename ColumnsOf<kDirectRows ? Form : BiasForm::none, kColumns>::Type columns(g);
   const auto q = head_of<T>(p.q, image, head), k = head_of<T>(p.k, image, head);
   const auto v = head_of<T>(p.v, image, head), dout = head_of<T>(params.dout, image, head);
   const auto row_token = [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; };
-  load_rows(a, KeysAlongRows ? k : q, kRowTile, g.head_size, g.aligned, row_token);
-  load_rows(da, KeysAlongRows ? v : dout, kRowTile, g.head_size, g.aligned, row_token);
+  load_rows<HeadSize>(a, KeysAlongRows ? k : q, g.head_size, g.aligned, row_token);
+  load_rows<HeadSize>(da, KeysAlongRows ? v : dout, g.head_size, g.aligned, row_token);
   BiasOf<T, kPieces, Form, KeysAlongRows> bias(p, batch_head, first_row, row, next);
 
   float* const delta = params.delta + batch_head * g.tokens;
@@ -101,17 +112,12 @@ __global__ void __launch_bounds__(kThreads)
   };
   const auto load_tile = [&](int tile) {
     const int buffer = tile % 2;
-    const auto token_of = [&](int slot) { return columns.token(tile, slot); };
-    for (int slot = threadIdx.x; slot < kColumns; slot += kThreads) {
-      const int token = token_of(slot);
-      if constexpr (KeysAlongRows) {
-        column_rows[buffer * kColumns + slot] = query_row(token);
-      } else {
-        tokens[buffer * kColumns + slot] = token;
-      }
-    }
-    load_rows(b[buffer], KeysAlongRows ? q : k, kColumns, g.head_size, g.aligned, token_of);
-    load_rows(db[buffer], KeysAlongRows ? dout : v, kColumns, g.head_size, g.aligned, token_of);
+    const auto token_of = [&](int slot) { return tokens(tile, slot); };
+    if constexpr (KeysAlongRows)
+      for (int slot = threadIdx.x; slot < kColumns; slot += kThreads)
+        column_rows[buffer * kColumns + slot] = query_row(token_of(slot));
+    load_rows<HeadSize>(b[buffer], KeysAlongRows ? q : k, g.head_size, g.aligned, token_of);
+    load_rows<HeadSize>(db[buffer], KeysAlongRows ? dout : v, g.head_size, g.aligned, token_of);
     if constexpr (kDistance) bias.load_columns(buffer, tile * kColumns);
     if constexpr (kDirect && KeysAlongRows) bias.load(buffer, tile * kColumns);
     commit_copies();
@@ -137,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
 
   const float scale = p.scale;
   float bias_factor = 0.0F;
-  if constexpr (Form != BiasForm::none) bias_factor = p.gain[head] * (p.inside ? p.scale : 1.0F);
+  if constexpr (Form != BiasForm::none) bias_factor = per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 
   float with_bias = 0.0F;  // this lane's share of Σ gradient of the logit · bias
   float d_a[kOutPieces][4] = {};
@@ -146,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
   [[maybe_unused]] DirectRowGradients<kPieces> direct_gradient(params, batch_head, row,
                                                               bias_factor);
 
-  const int tiles = columns.tiles();
+  const int tiles = tokens.tiles;
   for (int tile = 0; tile < tiles; ++tile) {
     const int buffer = tile % 2;
     if (tile + 1 < tiles) {
@@ -155,13 +161,16 @@ __global__ void __launch_bounds__(kThreads)
     } else {
       wait_for_copies<0>();
     }
+    publish_to_matrix_unit();
     __syncthreads();
+    tokens.note(tile + 2);
 
     // Logits, then weights.
-    float weight[kPieces][4] = {};
+    float weight[kPieces][4];
+    [[maybe_unused]] const bool full = columns.full(tile);
     [[maybe_unused]] float inverse[kDistance ? 2 : 1][kPieces][4];
     [[maybe_unused]] float distance[kDistance ? kPieces : 1][4];
-    add_product_with_rows(weight, a, warp_row, b[buffer], HeadSize);
+    row_product<HeadSize>(weight, a, b[buffer]);
     if constexpr (kDirectRows) {
       if (columns.first_row(tile) == 0) {
         bias.begin_part(columns, columns.part(tile));
@@ -189,14 +198,14 @@ __global__ void __launch_bounds__(kThreads)
         const float3 query = KeysAlongRows ? column_rows[column] : own_rows[e / 2];
         weight[piece][e] = relative_weight(logit, query.x) * query.y;
         if constexpr (!KeysAlongRows)
-          if (tokens[column] < 0) weight[piece][e] = 0.0F;
+          if (!full && tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0) weight[piece][e] = 0.0F;
       }
     }
 
     // The logits' gradients.
-    float gradient[kPieces][4] = {};
-    add_product_with_rows(gradient, da, warp_row, db[buffer], HeadSize);
-    if constexpr (KeysAlongRows) add_product_with_columns<T>(d_da, weight, db[buffer]);
+    float gradient[kPieces][4];
+    row_product<HeadSize>(gradient, da, db[buffer]);
+    if constexpr (KeysAlongRows) add_column_product<T>(d_da, weight, db[buffer]);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
@@ -207,7 +216,7 @@ __global__ void __launch_bounds__(kThreads)
         if constexpr (kDistance && !KeysAlongRows)
           with_bias += gradient[piece][e] * distance[piece][e];
       }
-    add_product_with_columns<T>(d_a, gradient, b[buffer]);
+    add_column_product<T>(d_a, gradient, b[buffer]);
 
     if constexpr (kDirectRows) {
       with_bias += direct_gradient.add(columns, tile, gradient, bias.y);

@@ -4,6 +4,7 @@
 #include "kernels/cuda/bias.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 /// Attention forward: a block takes 64 queries of one head and walks over all keys.
 namespace sape2::kernels::cuda {
@@ -12,10 +13,11 @@ template <class T, int HeadSize>
 inline constexpr int kForwardColumns = kIsWide<T> && HeadSize > 64 ? 32 : 64;
 
 template <class T, int HeadSize, BiasForm Form>
-__host__ __device__ int forward_shared_bytes(const AttentionParams& p) {
+int forward_shared_bytes(const AttentionParams& p) {
   constexpr int kColumns = kForwardColumns<T, HeadSize>;
-  int bytes = Tile<T>::bytes(kRowTile, HeadSize) + 2 * TilePair<T>::bytes(kColumns, HeadSize) +
-              2 * kColumns * 4;
+  using Columns = typename ColumnsOf<Form, kColumns>::Type;
+  int bytes = kSharedAlignment + Tile<T>::bytes(kRowTile, HeadSize) +
+              2 * TilePair<T>::bytes(kColumns, HeadSize) + ColumnTokens<Columns, kColumns>::bytes();
   if constexpr (Form == BiasForm::distance)
     bytes += DistanceTiles<T, kColumns / 8>::bytes(p.vectors);
   return bytes;
@@ -27,7 +29,8 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kColumns = kForwardColumns<T, HeadSize>;
   constexpr int kPieces = kColumns / 8;
   constexpr int kOutPieces = HeadSize / 8;
-  extern __shared__ __align__(128) unsigned char shared[];
+  using Columns = typename ColumnsOf<Form, kColumns>::Type;
+  extern __shared__ unsigned char shared[];
 
   const auto& g = p.geometry;
   const int row_tiles = g.padded_tokens / kRowTile;
@@ -35,34 +38,31 @@ __global__ void __launch_bounds__(kThreads)
   const int first_row = blockIdx.x % row_tiles * kRowTile;
   const int image = batch_head / g.heads, head = batch_head % g.heads;
   const Lane lane;
-  const int warp_row = threadIdx.x / 32 * 16;
-  const int row = first_row + warp_row + lane.g;  // of this lane: row and row + 8
+  const int row = first_row + threadIdx.x / 32 * 16 + lane.g;  // of this lane: row and row + 8
 
   // Shared memory: the queries, two buffers of keys and values, the columns' tokens, the bias's own.
   constexpr int kPairBytes = TilePair<T>::bytes(kColumns, HeadSize);
-  const Tile<T> queries{shared, HeadSize};
-  unsigned char* next = shared + Tile<T>::bytes(kRowTile, HeadSize);
+  unsigned char* next = aligned_shared(shared);
+  const Tile<T> queries{next, kRowTile, HeadSize};
+  next += Tile<T>::bytes(kRowTile, HeadSize);
   const TilePair<T> keys{next, kColumns, HeadSize};
   next += kPairBytes;
   const TilePair<T> values{next, kColumns, HeadSize};
   next += kPairBytes;
-  int* const tokens = reinterpret_cast<int*>(next);
-  next += 2 * kColumns * 4;
+  const Columns columns(g);
+  const ColumnTokens<Columns, kColumns> tokens(columns, next);
+  next += ColumnTokens<Columns, kColumns>::bytes();
 
-  const typename ColumnsOf<Form, kColumns>::Type columns(g);
   const auto k_head = head_of<T>(p.k, image, head), v_head = head_of<T>(p.v, image, head);
-  load_rows(queries, head_of<T>(p.q, image, head), kRowTile, g.head_size, g.aligned,
-            [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; });
-
+  load_rows<HeadSize>(queries, head_of<T>(p.q, image, head), g.head_size, g.aligned,
+                      [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; });
   BiasOf<T, kPieces, Form> bias(p, batch_head, first_row, row, next);
 
   const auto load_tile = [&](int tile) {
     const int buffer = tile % 2;
-    const auto token_of = [&](int slot) { return columns.token(tile, slot); };
-    for (int slot = threadIdx.x; slot < kColumns; slot += kThreads)
-      tokens[buffer * kColumns + slot] = token_of(slot);
-    load_rows(keys[buffer], k_head, kColumns, g.head_size, g.aligned, token_of);
-    load_rows(values[buffer], v_head, kColumns, g.head_size, g.aligned, token_of);
+    const auto token_of = [&](int slot) { return tokens(tile, slot); };
+    load_rows<HeadSize>(keys[buffer], k_head, g.head_size, g.aligned, token_of);
+    load_rows<HeadSize>(values[buffer], v_head, g.head_size, g.aligned, token_of);
     if constexpr (Form == BiasForm::distance) bias.load_columns(buffer, tile * kColumns);
     commit_copies();
   };
@@ -70,12 +70,12 @@ __global__ void __launch_bounds__(kThreads)
   const float scale = p.scale;
   float bias_factor = 0.0F;
   if constexpr (Form != BiasForm::none)
-    bias_factor = p.gain[head] * (p.inside ? p.scale : 1.0F);
+    bias_factor = per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 
   OnlineSoftmax softmax;
   float out[kOutPieces][4] = {};
   load_tile(0);
-  const int tiles = columns.tiles();
+  const int tiles = tokens.tiles;
   for (int tile = 0; tile < tiles; ++tile) {
     const int buffer = tile % 2;
     if (tile + 1 < tiles) {
@@ -84,10 +84,12 @@ __global__ void __launch_bounds__(kThreads)
     } else {
       wait_for_copies<0>();
     }
+    publish_to_matrix_unit();
     __syncthreads();
+    tokens.note(tile + 2);
 
-    float logits[kPieces][4] = {};
-    add_product_with_rows(logits, queries, warp_row, keys[buffer], HeadSize);
+    float logits[kPieces][4];
+    row_product<HeadSize>(logits, queries, keys[buffer]);
     if constexpr (Form == BiasForm::direct) {
       if (columns.first_row(tile) == 0) bias.begin_part(columns, columns.part(tile));
       bias.for_each_piece(columns, tile, [&](int piece, const float(&b)[4]) {
@@ -114,11 +116,11 @@ __global__ void __launch_bounds__(kThreads)
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          if (tokens[buffer * kColumns + piece * 8 + 2 * lane.t + e % 2] < 0)
+          if (tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0)
             logits[piece][e] = -INFINITY;
     }
     softmax.update(logits, out);
-    add_product_with_columns<T>(out, logits, values[buffer]);
+    add_column_product<T>(out, logits, values[buffer]);
     __syncthreads();
   }
 

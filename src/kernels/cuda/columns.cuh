@@ -3,6 +3,8 @@
 #include "kernels/cuda/params.h"
 #include "kernels/cuda/tile.cuh"
 
+#include <type_traits>
+
 /// In which order a block walks over the tokens that stand along the columns of its tiles.
 namespace sape2::kernels::cuda {
 
@@ -58,6 +60,40 @@ struct GridColumns {
   __device__ bool full(int tile) const {
     return rows_per_tile * part_width == Width && parts * part_width == cols &&
            first_row(tile) + rows_per_tile <= rows;
+  }
+};
+
+/// The tokens of a block's tiles of columns. Where finding them takes divisions they are noted in
+/// shared memory two tiles ahead: note(tile + 2) belongs between the barriers of tile `tile`.
+template <class Columns, int Width>
+struct ColumnTokens {
+  static constexpr bool kNoted = std::is_same_v<Columns, GridColumns<Width>>;
+  __host__ __device__ static constexpr int bytes() { return kNoted ? 3 * Width * 4 : 0; }
+
+  const Columns& columns;
+  int* notes;
+  int tiles;
+
+  __device__ ColumnTokens(const Columns& all, unsigned char* shared)
+      : columns(all), notes(reinterpret_cast<int*>(shared)), tiles(all.tiles()) {
+    if constexpr (kNoted) {
+      note(0);
+      note(1);
+      __syncthreads();
+    }
+  }
+  __device__ void note(int tile) const {
+    if constexpr (kNoted)
+      if (tile < tiles)
+        for (int slot = threadIdx.x; slot < Width; slot += kThreads)
+          notes[tile % 3 * Width + slot] = columns.token(tile, slot);
+  }
+  __device__ int operator()(int tile, int slot) const {
+    if constexpr (kNoted) {
+      return notes[tile % 3 * Width + slot];
+    } else {
+      return columns.token(tile, slot);
+    }
   }
 };
 

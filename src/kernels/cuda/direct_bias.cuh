@@ -138,20 +138,25 @@ struct DirectRowGradients {
   /// Writes the part's sums; returns this lane's share of Σ gradient · x-part of the bias.
   __device__ float end_part(const Columns& columns, int part, const float (&along_x)[Pieces][4]) {
     const Lane lane;
-    PieceCursor at(0, columns.part_width);
+    const int pieces = columns.part_width / 8;
     float with_bias = 0.0F;
 #pragma unroll
     for (int piece = 0; piece < Pieces; ++piece) {
+      if (piece >= pieces) break;
+      // Pieces that lie below one another in the tile stand for the same grid columns.
+      float sum[4] = {};
+#pragma unroll
+      for (int below = piece; below < Pieces; ++below)
+        if ((below - piece) % pieces == 0)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sum[e] += sum_x[below][e];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int column = part * columns.part_width + at.x + 2 * lane.t + e % 2;
-        if (column < columns.cols && piece * 8 < columns.rows_per_tile * columns.part_width) {
-          float& place = dx[std::int64_t(column) * stride + e / 2 * 8];
-          with_bias += sum_x[piece][e] * along_x[piece][e];
-          place = (at.y == 0 ? 0.0F : place) + factor * sum_x[piece][e];
-        }
+        const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
+        if (column >= columns.cols) continue;
+        with_bias += sum[e] * along_x[piece][e];
+        dx[std::int64_t(column) * stride + e / 2 * 8] = factor * sum[e];
       }
-      at.next();
     }
     return with_bias;
   }

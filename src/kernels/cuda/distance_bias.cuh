@@ -110,7 +110,7 @@ struct DistanceTiles {
         tiles.vectors =
             static_cast<const T*>(axis ? v.near_y : v.near_x) + head * padded * tiles.width;
         tiles.norms = (axis ? v.norm_y : v.norm_x) + head * padded;
-        tiles.rows = {shared, tiles.width};
+        tiles.rows = {shared, kRowTile, tiles.width};
         shared += Tile<T>::bytes(kRowTile, tiles.width);
         tiles.columns = {shared, Pieces * 8, tiles.width};
         shared += TilePair<T>::bytes(Pieces * 8, tiles.width);

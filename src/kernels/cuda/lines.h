@@ -36,8 +36,8 @@ struct StageOneParams {
   bool first_from_q;                    // the first set's source; the second set's is k
   const float* tables[2][2];            // [set][axis]
   std::int64_t table_head_stride;       // 0: shared by the heads
-  const float* gate_scale;              // (heads)
-  const float* gate_offset;             // (heads)
+  const float* gate_scale;              // (heads); null: 1/√head_size
+  const float* gate_offset;             // (heads); null: 0
   AxisLines axes[2];
 };
 

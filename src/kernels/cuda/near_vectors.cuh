@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t head = blockIdx.x / row_tiles;  // of all sets
   const int first = blockIdx.x % row_tiles * kRowTile;
   const float* const from = p.vectors[axis] + head * entries * g.padded_tokens;
-  const Tile<T> tile{shared, width};
+  const Tile<T> tile{shared, kRowTile, width};
   float* const shift = reinterpret_cast<float*>(shared + Tile<T>::bytes(kRowTile, width));
 
   const int patches = g.tokens - g.prefix, samples = min(kShiftSamples, patches);
@@ -46,8 +46,10 @@ __global__ void __launch_bounds__(kThreads)
 
   const std::int64_t place = head * g.padded_tokens + first;
   T* const to = static_cast<T*>(p.near[axis]) + place * width;
-  for (int i = threadIdx.x; i < width * kRowTile; i += kThreads)
-    to[i] = tile.at(i / width, i % width);
+  const int pieces = width / Tile<T>::kPerPiece;
+  for (int i = threadIdx.x; i < pieces * kRowTile; i += kThreads)
+    reinterpret_cast<uint4*>(to)[i] =
+        *reinterpret_cast<const uint4*>(tile.piece(i / pieces, i % pieces));
   if constexpr (!kIsWide<T>) {
     const Lane lane;
     const int row = threadIdx.x / 32 * 16;

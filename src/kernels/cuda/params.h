@@ -37,7 +37,7 @@ struct VectorBuffers {
 struct AttentionParams {
   Geometry geometry;
   float scale;
-  const float* gain;  // (heads)
+  const float* gain;  // (heads); null: all 1
   bool inside;
   VectorBuffers vectors;
   ConstView q, k, v;

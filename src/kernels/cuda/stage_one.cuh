@@ -32,7 +32,13 @@ struct TableView {
   int rows, head_size;
 
   __device__ float at(int row, int column) const {
-    return row < rows && column < head_size ? data[std::int64_t(row) * head_size + column] : 0.0F;
+    return row < rows && column < head_size ? data[row * head_size + column] : 0.0F;
+  }
+  /// Two neighbours of a row, column even.
+  __device__ float2 pair_at(int row, int column) const {
+    if (head_size % 2 != 0) return make_float2(at(row, column), at(row, column + 1));
+    if (row >= rows || column >= head_size) return make_float2(0.0F, 0.0F);
+    return *reinterpret_cast<const float2*>(data + row * head_size + column);
   }
   /// B = tableᵀ: its columns are table rows row … row+7.
   template <class T>
@@ -41,8 +47,8 @@ struct TableView {
     TableFragment<T> b;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int c = column + 2 * lane.t + 8 * i;
-      b.set_pair(i, at(row + lane.g, c), at(row + lane.g, c + 1));
+      const float2 pair = pair_at(row + lane.g, column + 2 * lane.t + 8 * i);
+      b.set_pair(i, pair.x, pair.y);
     }
     return b;
   }
@@ -73,8 +79,14 @@ __device__ FragmentA<T> make_a(At at) {
   return a;
 }
 
-__device__ inline float sigmoid(float x) {
-  return 1.0F / (1.0F + expf(-x));
+/// With the fast units where T keeps few digits anyway.
+template <class T>
+__device__ float sigmoid(float x) {
+  if constexpr (kIsWide<T>) {
+    return 1.0F / (1.0F + expf(-x));
+  } else {
+    return __fdividef(1.0F, 1.0F + __expf(-x));
+  }
 }
 
 /// Where a position lies between two table rows. A position that is no number gets row 0 and keeps
@@ -107,10 +119,26 @@ struct RowTile {
   }
 };
 
+/// Of each row of a group: its token, and the row at which its line begins; in shared memory.
+struct RowTokens {
+  int* tokens;
+  int* line_begin;
+
+  __host__ __device__ static int bytes(const AxisLines& axis) { return 2 * axis.group_rows * 4; }
+  __device__ RowTokens(const AxisLines& axis, const Geometry& g, int group, int* shared)
+      : tokens(shared), line_begin(shared + axis.group_rows) {
+    for (int row = threadIdx.x; row < axis.group_rows; row += kThreads) {
+      tokens[row] = axis.token(g, group, row);
+      line_begin[row] = row / axis.length * axis.length;
+    }
+    __syncthreads();
+  }
+};
+
 /// q·k of the warp's patches with all patches of their lines, as scores[row][place in the line].
 template <class T, int HeadSize>
-__device__ void line_scores(const AxisLines& axis, const RowTile& rows, const Tile<T>& q,
-                            const Tile<T>& k, float* scores, int pitch) {
+__device__ void line_scores(const AxisLines& axis, const RowTokens& tokens, const RowTile& rows,
+                            const Tile<T>& q, const Tile<T>& k, float* scores, int pitch) {
   const Lane lane;
   for (int column = rows.low; column < rows.high; column += 16) {
     float c[2][4] = {};
@@ -125,7 +153,7 @@ __device__ void line_scores(const AxisLines& axis, const RowTile& rows, const Ti
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = lane.g + half * 8;
-      const int line_begin = (rows.first + row) / axis.length * axis.length;
+      const int line_begin = tokens.line_begin[rows.first + row];
 #pragma unroll
       for (int piece = 0; piece < 2; ++piece)
 #pragma unroll

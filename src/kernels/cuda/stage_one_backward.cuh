@@ -8,9 +8,8 @@
 /// and gates. Row tiles of 16 patches belong to warps in turn; `chunk` of them are in work at once.
 namespace sape2::kernels::cuda {
 
-/// A warp keeps the key gradients of at most this many row tiles in registers.
-inline constexpr int kMaxTilesPerWarp = 2;
-inline constexpr int kMaxLine = 16 * kWarps * kMaxTilesPerWarp;
+/// A warp keeps the key gradients of at most two row tiles in registers.
+inline constexpr int kMaxLine = 16 * kWarps * 2;
 
 struct StageOneBackwardAxis {
   StageOneBackward all;
@@ -22,7 +21,8 @@ template <class T>
 int stage_one_backward_bytes(const AxisLines& axis, int sets, int head_size, int chunk) {
   const int line_buffers = sets > 1 ? 4 : 3;
   return 2 * Tile<T>::bytes(axis.group_rows, head_size) +
-         16 * chunk * (line_buffers * line_pitch(axis) + 2 * table_pitch(axis)) * 4;
+         16 * chunk * (line_buffers * line_pitch(axis) + 2 * table_pitch(axis)) * 4 +
+         RowTokens::bytes(axis);
 }
 
 /// Gradient of interpolation for one patch: spreads d over the table values' gradients and adds the
@@ -40,11 +40,12 @@ __device__ inline void spread_over_table(const AxisLines& axis, const float* pos
 }
 
 /// Positions' gradients to scores' gradients for one patch, in place; adds to the gates' sums.
-__device__ inline void back_through_gates(Span span, int length, int own, const float* scores,
+template <class T>
+__device__ void back_through_gates(Span span, int length, int own, const float* scores,
                                           float* dp, float gate_scale, float gate_offset,
                                           float& dscale, float& doffset) {
   const auto finish = [&](int j, float dg) {
-    const float gate = sigmoid(gate_scale * scores[j] + gate_offset);
+    const float gate = sigmoid<T>(gate_scale * scores[j] + gate_offset);
     const float dt = dg * gate * (1.0F - gate);
     dscale += dt * scores[j];
     doffset += dt;
@@ -61,20 +62,45 @@ __device__ inline void back_through_gates(Span span, int length, int own, const 
   dp[own] = 0.0F;
 }
 
-/// Adds a result of 16 rows to the rows of a tensor.
+/// Adds one of this lane's rows of a result to a row of a tensor. All is read before the first word
+/// is written: one wait instead of many.
 template <class T, int Pieces>
-__device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int head_size) {
+__device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int head_size,
+                           bool aligned) {
   const Lane lane;
+  float2 sum[Pieces];
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int column = piece * 8 + 2 * lane.t + e;
-      if (column < head_size) to[column] = narrow<T>(widen(to[column]) + c[piece][2 * half + e]);
+  for (int piece = 0; piece < Pieces; ++piece) {
+    const int column = piece * 8 + 2 * lane.t;
+    float2 old = make_float2(0.0F, 0.0F);
+    if (column < head_size) {
+      if (!aligned) {
+        old.x = widen(to[column]);
+        if (column + 1 < head_size) old.y = widen(to[column + 1]);
+      } else if constexpr (kIsWide<T>) {
+        old = *reinterpret_cast<const float2*>(to + column);
+      } else {
+        old = unpack<T>(*reinterpret_cast<const std::uint32_t*>(to + column));
+      }
     }
+    sum[piece] = make_float2(old.x + c[piece][2 * half], old.y + c[piece][2 * half + 1]);
+  }
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece) {
+    const int column = piece * 8 + 2 * lane.t;
+    if (column >= head_size) continue;
+    if (!aligned) {
+      to[column] = narrow<T>(sum[piece].x);
+      if (column + 1 < head_size) to[column + 1] = narrow<T>(sum[piece].y);
+    } else if constexpr (kIsWide<T>) {
+      *reinterpret_cast<float2*>(to + column) = sum[piece];
+    } else {
+      *reinterpret_cast<std::uint32_t*>(to + column) = pack<T>(sum[piece].x, sum[piece].y);
+    }
+  }
 }
 
-template <class T, int HeadSize>
+template <class T, int HeadSize, int TilesPerWarp>
 __global__ void __launch_bounds__(kThreads)
     stage_one_backward_kernel(const __grid_constant__ StageOneBackwardAxis params) {
   constexpr int kPieces = HeadSize / 8;
@@ -90,8 +116,9 @@ __global__ void __launch_bounds__(kThreads)
 
   // Shared memory: q and k of the group; for the rows in work scores, positions, the gradients of
   // vectors and of positions, table values and their gradients.
-  const Tile<T> q{shared, HeadSize};
-  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), HeadSize};
+  const Tile<T> q{shared, axis.group_rows, HeadSize};
+  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows,
+                  HeadSize};
   const int chunk_rows = 16 * params.chunk;
   const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
   float* next = reinterpret_cast<float*>(shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize));
@@ -107,9 +134,10 @@ __global__ void __launch_bounds__(kThreads)
   float* const values = take(value_pitch);
   float* const dvalues = take(value_pitch);
 
-  const auto token_of = [&](int row) { return axis.token(g, group, row); };
-  load_rows(q, head_of<T>(p.q, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
-  load_rows(k, head_of<T>(p.k, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
+  const RowTokens row_tokens(axis, g, group, reinterpret_cast<int*>(next));
+  const auto token_of = [&](int row) { return row_tokens.tokens[row]; };
+  load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
+  load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
   commit_copies();
   wait_for_copies<0>();
   __syncthreads();
@@ -126,11 +154,12 @@ __global__ void __launch_bounds__(kThreads)
         from.axes[params.axis])[(index * axis.length + m) * g.padded_tokens + token];
   };
 
-  const float gate_scale = p.gate_scale[head], gate_offset = p.gate_offset[head];
+  const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
+  const float gate_offset = per_head(p.gate_offset, head, 0.0F);
   const int rows_used = axis.group * axis.length;
   const int tiles = axis.group_rows / 16;
   float dscale = 0.0F, doffset = 0.0F;
-  float dk[kMaxTilesPerWarp][kPieces][4] = {};
+  float dk[TilesPerWarp][kPieces][4] = {};
   for (int first_tile = 0; first_tile < tiles; first_tile += params.chunk) {
     const int chunk_tiles = min(params.chunk, tiles - first_tile);
     const int tile = first_tile + (warp - first_tile % kWarps + kWarps) % kWarps;
@@ -140,18 +169,18 @@ __global__ void __launch_bounds__(kThreads)
     float dq[kPieces][4] = {};
 
     if (busy) {
-      line_scores<T, HeadSize>(axis, rows, q, k, scores + local * pitch, pitch);
+      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, scores + local * pitch, pitch);
       __syncwarp();
       if (lane < 16 && rows.first + lane < rows_used) {
         const float* const own = scores + (local + lane) * pitch;
-        line_positions(p.span, axis.length, (rows.first + lane) % axis.length,
+        line_positions(p.span, axis.length, rows.first + lane - row_tokens.line_begin[rows.first + lane],
                        positions + (local + lane) * pitch,
-                       [&](int m) { return sigmoid(gate_scale * own[m] + gate_offset); });
+                       [&](int m) { return sigmoid<T>(gate_scale * own[m] + gate_offset); });
       }
     }
     for (int set = 0; set < p.sets; ++set) {
       const bool from_q = set == 0 && p.first_from_q;
-      const Tile<T> source{from_q ? q.data : k.data, HeadSize};
+      const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
       const TableView table{p.tables[set][params.axis] + head * p.table_head_stride +
                                 std::int64_t(axis.table_first) * g.head_size,
                             axis.positions, g.head_size};
@@ -171,24 +200,23 @@ __global__ void __launch_bounds__(kThreads)
         }
         __syncwarp();
         // The source's own gradient, dz · table.
-        float da[kPieces][4] = {};
-        for (int r = 0; r < axis.positions; r += 16) {
-          const auto fragment = make_a<T>([&](int row_, int k_) {
-            return dvalues[(local + row_) * value_pitch + r + k_];
-          });
+        const auto add_to_source = [&](float(&target)[kPieces][4]) {
+          for (int r = 0; r < axis.positions; r += 16) {
+            const auto fragment = make_a<T>([&](int row_, int k_) {
+              return dvalues[(local + row_) * value_pitch + r + k_];
+            });
 #pragma unroll
-          for (int piece = 0; piece < kPieces; ++piece)
-            table.by_columns<T>(r, piece * 8).multiply_add_to(da[piece], fragment);
-        }
-#pragma unroll
-        for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            dq[piece][e] += from_q ? da[piece][e] : 0.0F;
-#pragma unroll
-            for (int slot = 0; slot < kMaxTilesPerWarp; ++slot)
-              dk[slot][piece][e] += !from_q && tile / kWarps == slot ? da[piece][e] : 0.0F;
+            for (int piece = 0; piece < kPieces; ++piece)
+              table.by_columns<T>(r, piece * 8).multiply_add_to(target[piece], fragment);
           }
+        };
+        if (from_q) {
+          add_to_source(dq);
+        } else if (TilesPerWarp == 1 || tile < kWarps) {
+          add_to_source(dk[0]);
+        } else {
+          add_to_source(dk[TilesPerWarp - 1]);
+        }
       }
       __syncthreads();
       // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
@@ -226,7 +254,7 @@ __global__ void __launch_bounds__(kThreads)
     if (busy) {
       if (lane < 16 && rows.first + lane < rows_used) {
         const int own = (local + lane) * pitch;
-        back_through_gates(p.span, axis.length, (rows.first + lane) % axis.length, scores + own,
+        back_through_gates<T>(p.span, axis.length, rows.first + lane - row_tokens.line_begin[rows.first + lane], scores + own,
                            dp + own, gate_scale, gate_offset, dscale, doffset);
       }
       __syncwarp();
@@ -234,7 +262,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int column = rows.low; column < rows.high; column += 16) {
         const auto fragment = make_a<T>([&](int row, int k_) {
           const int place =
-              column + k_ - (rows.first + row) / axis.length * axis.length;
+              column + k_ - row_tokens.line_begin[rows.first + row];
           const bool inside = place >= 0 && place < axis.length && rows.first + row < rows_used;
           return inside ? dp[(local + row) * pitch + place] : 0.0F;
         });
@@ -251,7 +279,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int token = token_of(rows.first + at.g + 8 * half);
-          if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size);
+          if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size, g.aligned);
         }
       }
     }
@@ -265,7 +293,7 @@ __global__ void __launch_bounds__(kThreads)
         if (group_row + 16 <= keys.low || group_row >= keys.high) continue;
         const auto fragment = make_a<T>([&](int key, int k_) {
           const int place =
-              keys.first + key - (group_row + k_) / axis.length * axis.length;
+              keys.first + key - row_tokens.line_begin[group_row + k_];
           const bool inside =
               place >= 0 && place < axis.length && group_row + k_ < rows_used;
           return inside ? dp[(row + k_) * pitch + place] : 0.0F;
@@ -280,19 +308,19 @@ __global__ void __launch_bounds__(kThreads)
       }
     };
     add_keys(warp, dk[0]);
-    add_keys(warp + kWarps, dk[1]);
+    if constexpr (TilesPerWarp > 1) add_keys(warp + kWarps, dk[1]);
     __syncthreads();
   }
 
   if (params.all.dk.data != nullptr) {
     const auto to = head_of<T>(params.all.dk, image, head);
 #pragma unroll
-    for (int slot = 0; slot < kMaxTilesPerWarp; ++slot) {
+    for (int slot = 0; slot < TilesPerWarp; ++slot) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = (slot * kWarps + warp) * 16 + at.g + 8 * half;
         const int token = row < axis.group_rows ? token_of(row) : -1;
-        if (token >= 0) add_to_row(to.row(token), dk[slot], half, g.head_size);
+        if (token >= 0) add_to_row(to.row(token), dk[slot], half, g.head_size, g.aligned);
       }
     }
   }
@@ -322,8 +350,10 @@ void stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
         return stage_one_backward_bytes<T>(lines, p.stage.sets, kSize, chunk);
       };
       while (chunk > 1 && bytes() > shared_memory_limit()) chunk /= 2;
-      launch(stage_one_backward_kernel<T, kSize>, p.stage.geometry.batch_heads * lines.groups, 1,
-             kThreads, bytes(), stream, StageOneBackwardAxis{p, axis, chunk});
+      const auto kernel = lines.group_rows > kRowTile ? stage_one_backward_kernel<T, kSize, 2>
+                                                      : stage_one_backward_kernel<T, kSize, 1>;
+      launch(kernel, p.stage.geometry.batch_heads * lines.groups, 1, kThreads, bytes(), stream,
+             StageOneBackwardAxis{p, axis, chunk});
     }
   });
 }

@@ -8,7 +8,7 @@ namespace sape2::kernels::cuda {
 template <class T>
 __host__ __device__ int stage_one_forward_bytes(const AxisLines& axis, int head_size) {
   return 2 * Tile<T>::bytes(axis.group_rows, head_size) +
-         kRowTile * (line_pitch(axis) + table_pitch(axis)) * 4;
+         kRowTile * (line_pitch(axis) + table_pitch(axis)) * 4 + RowTokens::bytes(axis);
 }
 
 /// Prefix tokens and padding have zero vectors; the block of a head's first group writes them.
@@ -34,17 +34,20 @@ __global__ void __launch_bounds__(kThreads)
   const AxisLines& axis = p.axes[axis_index];
   const int group = blockIdx.x % groups - axis_index * p.axes[0].groups;
 
-  const Tile<T> q{shared, HeadSize};
-  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), HeadSize};
+  const Tile<T> q{shared, axis.group_rows, HeadSize};
+  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows,
+                  HeadSize};
   float* const scratch =
       reinterpret_cast<float*>(shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize));
   const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
   float* const positions = scratch + threadIdx.x / 32 * 16 * (pitch + value_pitch);
   float* const values = positions + 16 * pitch;
 
-  const auto token_of = [&](int row) { return axis.token(g, group, row); };
-  load_rows(q, head_of<T>(p.q, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
-  load_rows(k, head_of<T>(p.k, image, head), axis.group_rows, g.head_size, g.aligned, token_of);
+  const RowTokens row_tokens(
+      axis, g, group, reinterpret_cast<int*>(scratch + kRowTile * (pitch + value_pitch)));
+  const auto token_of = [&](int row) { return row_tokens.tokens[row]; };
+  load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
+  load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
   commit_copies();
   wait_for_copies<0>();
   __syncthreads();
@@ -58,21 +61,22 @@ __global__ void __launch_bounds__(kThreads)
     for (int set = 0; set < (to.add_sets ? 1 : p.sets); ++set)
       clear_unused(g, wide_place(set), axis.length);
 
-  const float gate_scale = p.gate_scale[head], gate_offset = p.gate_offset[head];
+  const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
+  const float gate_offset = per_head(p.gate_offset, head, 0.0F);
   const int lane = threadIdx.x % 32;
   const int rows_used = axis.group * axis.length;
   for (int first = threadIdx.x / 32 * 16; first < rows_used; first += kRowTile) {
     const RowTile rows(axis, first);
-    line_scores<T, HeadSize>(axis, rows, q, k, positions, pitch);
+    line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions, pitch);
     __syncwarp();
     if (lane < 16 && first + lane < rows_used) {
       float* const own = positions + lane * pitch;
-      line_positions(p.span, axis.length, (first + lane) % axis.length, own,
-                     [&](int m) { return sigmoid(gate_scale * own[m] + gate_offset); });
+      line_positions(p.span, axis.length, first + lane - row_tokens.line_begin[first + lane], own,
+                     [&](int m) { return sigmoid<T>(gate_scale * own[m] + gate_offset); });
     }
     for (int set = 0; set < p.sets; ++set) {
       const bool from_q = set == 0 && p.first_from_q;
-      const Tile<T> source{from_q ? q.data : k.data, HeadSize};
+      const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
       const TableView table{p.tables[set][axis_index] + head * p.table_head_stride +
                                 std::int64_t(axis.table_first) * g.head_size,
                             axis.positions, g.head_size};

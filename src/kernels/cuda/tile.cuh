@@ -16,25 +16,33 @@ __host__ __device__ constexpr int round_up(int value, int multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// (rows, columns) in shared memory, in pieces of 16 bytes. Rows are padded so that the eight rows of
-/// a matrix load fall into different banks.
+/// (rows, columns) in shared memory, in pieces of 16 bytes. 16-bit tiles whose width is a multiple of
+/// 64 are swizzled: panels of 64 columns, the pieces of a row exchanged by the row's number; other rows
+/// are padded. Both ways the eight rows of a matrix load fall into different banks.
 template <class T>
 struct Tile {
   unsigned char* data;
-  int columns;  // a multiple of 16
+  int rows, columns;  // multiples of 8 and 16
 
   static constexpr int kPerPiece = 16 / sizeof(T);
 
-  __host__ __device__ static constexpr int bytes(int rows, int columns) { return rows * pitch(columns); }
+  __host__ __device__ static constexpr bool swizzled(int columns) {
+    return !kIsWide<T> && columns % 64 == 0;
+  }
+  __host__ __device__ static constexpr int bytes(int rows, int columns) {
+    return rows * (swizzled(columns) ? columns * 2 : pitch(columns));
+  }
   __host__ __device__ static constexpr int pitch(int columns) {
     return kIsWide<T> ? columns * 4 + 32 : round_up(columns * 2, 32) + 16;
   }
 
   __device__ unsigned char* piece(int row, int index) const {
+    if (swizzled(columns))
+      return data + (index / 8 * rows + row) * 128 + ((index ^ row) % 8) * 16;
     return data + row * pitch(columns) + index * 16;
   }
   __device__ T& at(int row, int column) const {
-    return reinterpret_cast<T*>(data + row * pitch(columns))[column];
+    return reinterpret_cast<T*>(piece(row, column / kPerPiece))[column % kPerPiece];
   }
 };
 
@@ -48,9 +56,16 @@ struct TilePair {
     return 2 * Tile<T>::bytes(rows, columns);
   }
   __device__ Tile<T> operator[](int index) const {
-    return {data + index * Tile<T>::bytes(rows, columns), columns};
+    return {data + index * Tile<T>::bytes(rows, columns), rows, columns};
   }
 };
+
+/// Shared memory begins at a multiple of this, which swizzled tiles count on.
+inline constexpr int kSharedAlignment = 1024;
+__device__ inline unsigned char* aligned_shared(unsigned char* shared) {
+  const auto address = reinterpret_cast<std::uintptr_t>(shared);
+  return shared + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
+}
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
@@ -69,6 +84,11 @@ __device__ inline void commit_copies() {
 template <int Pending>
 __device__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending));
+}
+
+/// A number of each head, or a standard one where there are none.
+__device__ inline float per_head(const float* values, int head, float standard) {
+  return values == nullptr ? standard : values[head];
 }
 
 /// One head of a (images, heads, tokens, head size) tensor.
@@ -91,25 +111,28 @@ __device__ HeadView<T> head_of(const View& view, std::int64_t image, std::int64_
           view.token_stride};
 }
 
-/// Starts loading tokens `token_of(row)` (negative: a row of zeros) into the first `rows` rows.
-/// `aligned`: every row of the tensor starts at 16 bytes and is a multiple of them long.
-template <class T, class TokenOf>
-__device__ void load_rows(const Tile<T>& tile, const HeadView<const T>& from, int rows,
-                          int head_size, bool aligned, TokenOf token_of) {
-  const int pieces = tile.columns / Tile<T>::kPerPiece;
+/// Starts loading tokens `token_of(row)` (negative: a row of zeros) into the rows of a tile of
+/// `Columns` columns. `aligned`: every row of the tensor starts at 16 bytes and is a multiple of them
+/// long.
+template <int Columns, class T, class TokenOf>
+__device__ void load_rows(const Tile<T>& tile, const HeadView<const T>& from, int head_size,
+                          bool aligned, TokenOf token_of) {
+  constexpr int kPieces = Columns / Tile<T>::kPerPiece;
+  constexpr int kStep = kThreads / kPieces;
   if (aligned) {
-    for (int i = threadIdx.x; i < rows * pieces; i += blockDim.x) {
-      const int row = i / pieces, piece = i % pieces;
+    const int piece = threadIdx.x % kPieces;
+    const bool in_head = piece * Tile<T>::kPerPiece < head_size;
+    for (int row = threadIdx.x / kPieces; row < tile.rows; row += kStep) {
       const int token = token_of(row);
-      const bool valid = token >= 0 && piece * Tile<T>::kPerPiece < head_size;
+      const bool valid = in_head && token >= 0;
       const T* source = from.data;
       if (valid) source = from.row(token) + piece * Tile<T>::kPerPiece;
       copy_async_16(tile.piece(row, piece), source, valid);
     }
     return;
   }
-  for (int i = threadIdx.x; i < rows * tile.columns; i += blockDim.x) {
-    const int row = i / tile.columns, column = i % tile.columns;
+  for (int i = threadIdx.x; i < tile.rows * Columns; i += kThreads) {
+    const int row = i / Columns, column = i % Columns;
     const int token = token_of(row);
     const bool valid = token >= 0 && column < head_size;
     tile.at(row, column) = valid ? from.row(token)[column] : narrow<T>(0.0F);

@@ -1,0 +1,163 @@
+#pragma once
+
+#include "kernels/cuda/mma.cuh"
+
+/// Products of 64 rows by a whole warpgroup, Hopper's own: operands straight from shared memory, in
+/// tiles of 64 columns swizzled over 128 bytes. Results have the layout of mma.cuh.
+namespace sape2::kernels::cuda {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+inline constexpr bool kHasWarpgroupProducts = true;
+#else
+inline constexpr bool kHasWarpgroupProducts = false;
+#endif
+
+/// Whether tiles of this type and width take part.
+template <class T>
+__host__ __device__ constexpr bool suits_warpgroups(int columns) {
+  return kHasWarpgroupProducts && Tile<T>::swizzled(columns);
+}
+
+/// The matrix unit's name for rows `row` … of columns 64·panel … of a tile: start, eight rows to
+/// 1024 bytes, swizzle over 128 bytes.
+template <class T>
+__device__ std::uint64_t descriptor(const Tile<T>& tile, int row, int panel) {
+  const std::uint64_t start = shared_address(tile.data + (panel * tile.rows + row) * 128);
+  return (start & 0x3ffff) >> 4 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 16 |
+         std::uint64_t{1} << 62;
+}
+
+/// Shared memory written by ordinary stores and copies is visible to the matrix unit after this and a
+/// barrier.
+__device__ inline void publish_to_matrix_unit() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+__device__ inline void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void end_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+#define SAPE2_SHARED_PRODUCT_64(TYPE)                                                  \
+  asm volatile(                                                                          \
+      "{.reg .pred p; setp.ne.b32 p, %34, 0;\n"                                        \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                        \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, 0, 0;}\n" \
+      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), \
+      "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), \
+      "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
+      "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), \
+      "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]), \
+      "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), \
+      "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), \
+      "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3])  \
+      : "l"(a), "l"(b), "r"(add))
+/// c = (or +=) a · bᵀ, sixteen of k, 64 columns, both from shared memory.
+template <class T>
+__device__ void shared_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b, int add) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_SHARED_PRODUCT_64("bf16");
+  } else {
+    SAPE2_SHARED_PRODUCT_64("f16");
+  }
+}
+#undef SAPE2_SHARED_PRODUCT_64
+
+#define SAPE2_SHARED_PRODUCT_32(TYPE)                                                  \
+  asm volatile(                                                                          \
+      "{.reg .pred p; setp.ne.b32 p, %18, 0;\n"                                        \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE                        \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0;}\n" \
+      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), \
+      "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), \
+      "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
+      "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3])  \
+      : "l"(a), "l"(b), "r"(add))
+/// c = (or +=) a · bᵀ, sixteen of k, 32 columns, both from shared memory.
+template <class T>
+__device__ void shared_product(float (&c)[4][4], std::uint64_t a, std::uint64_t b, int add) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_SHARED_PRODUCT_32("bf16");
+  } else {
+    SAPE2_SHARED_PRODUCT_32("f16");
+  }
+}
+#undef SAPE2_SHARED_PRODUCT_32
+
+#define SAPE2_REGISTER_PRODUCT(TYPE)                                                     \
+  asm volatile(                                                                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                        \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n" \
+      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), \
+      "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), \
+      "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
+      "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), \
+      "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]), \
+      "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), \
+      "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), \
+      "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3])  \
+      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b))
+/// c += a · b, sixteen of k along the rows of b, 64 columns; a from registers.
+template <class T>
+__device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint64_t b) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_REGISTER_PRODUCT("bf16");
+  } else {
+    SAPE2_REGISTER_PRODUCT("f16");
+  }
+}
+#undef SAPE2_REGISTER_PRODUCT
+
+#endif
+
+/// c = a · bᵀ for this warp's 16 of the block's 64 rows; HeadSize columns of both meet.
+template <int HeadSize, class T, int Pieces>
+__device__ void row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
+  if constexpr (suits_warpgroups<T>(HeadSize)) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < HeadSize / 16; ++k)
+      shared_product<T>(c, descriptor(a, 0, k / 4) + k % 4 * 2, descriptor(b, 0, k / 4) + k % 4 * 2,
+                        k > 0);
+    end_products();
+#endif
+  } else {
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[piece][e] = 0.0F;
+    add_product_with_rows(c, a, threadIdx.x / 32 * 16, b, HeadSize);
+  }
+}
+
+/// c += p · b: `p` is a result of 16 × (8·KPieces), its columns meet the rows of b.
+template <class T, int Pieces, int KPieces>
+__device__ void add_column_product(float (&c)[Pieces][4], const float (&p)[KPieces][4],
+                                   const Tile<T>& b) {
+  if constexpr (suits_warpgroups<T>(Pieces * 8)) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    FragmentA<T> a[KPieces / 2];
+#pragma unroll
+    for (int k = 0; k < KPieces / 2; ++k) a[k] = as_a<T>(p[2 * k], p[2 * k + 1]);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < KPieces / 2; ++k)
+#pragma unroll
+      for (int panel = 0; panel < Pieces / 8; ++panel)
+        register_product<T>(c + 8 * panel, a[k], descriptor(b, 16 * k, panel));
+    end_products();
+#endif
+  } else {
+    add_product_with_columns<T>(c, p, b);
+  }
+}
+
+}  // namespace sape2::kernels::cuda

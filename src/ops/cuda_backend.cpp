@@ -1,0 +1,331 @@
+#include "ops/cuda_backend.h"
+
+#include "sape2/kernels/cuda.h"
+
+#include "ops/kernel_views.h"
+#include "ops/reference_backend.h"
+#include "ops/reference_guard.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+namespace sape2::ops {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+kernels::DType type_of(const Tensor& q) {
+  return q.scalar_type() == at::kHalf ? kernels::DType::float16 : kernel_type(q);
+}
+
+bool type_fits(const Tensor& q) {
+  const auto type = q.scalar_type();
+  return !reference_only() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+}
+
+kernels::Form kernel_form(Form form) {
+  return form == Form::distance ? kernels::Form::distance : kernels::Form::direct;
+}
+
+/// Plain attention has no grid: its tokens are one row.
+Grid grid_of(const BiasedArguments& a) {
+  return a.form == Form::none ? Grid{1, a.q.size(2), 0} : a.grid;
+}
+
+bool fused(const BiasedArguments& a) {
+  if (!type_fits(a.q)) return false;
+  const auto shape = kernel_shape(a.q, grid_of(a));
+  if (a.form == Form::none) return cuda::refusal(shape, type_of(a.q)).empty();
+  return a.ux.scalar_type() == a.q.scalar_type() &&
+         cuda::refusal(shape, type_of(a.q), kernel_form(a.form), a.ux.dim() == 5 ? 2 : 1).empty();
+}
+
+bool fused(const VectorArguments& a, Form form) {
+  return type_fits(a.q) && cuda::refusal(kernel_shape(a.q, a.grid), type_of(a.q), kernel_form(form),
+                                         a.has_both() ? 2 : 1)
+                               .empty();
+}
+
+/// Scratch memory from LibTorch's allocator, on its current stream.
+class Workspace {
+ public:
+  Workspace(std::size_t bytes, const Tensor& q)
+      : data_(at::empty({static_cast<int64_t>(bytes)}, q.options().dtype(at::kByte))) {}
+  cuda::Launch launch() const {
+    return {at::cuda::getCurrentCUDAStream().stream(), data_.data_ptr(),
+            static_cast<std::size_t>(data_.numel())};
+  }
+
+ private:
+  Tensor data_;
+};
+
+void* data(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
+/// A number or one for each head as (h) float32; undefined where the kernels' own will do.
+Tensor per_head_floats(const Tensor& value, const Tensor& q) {
+  return value.defined() ? as_floats(value.expand({q.size(1)})) : value;
+}
+
+/// q, k and v for the kernels, and the tensors that keep their memory alive.
+struct Inputs {
+  Inputs(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Grid& grid, double scale)
+      : q(with_contiguous_rows(q_in)),
+        k(with_contiguous_rows(k_in)),
+        v(with_contiguous_rows(v_in)),
+        params{kernel_shape(q, grid), type_of(q),    float(scale),
+               const_view(q),         const_view(k), const_view(v)} {}
+  Tensor q, k, v;
+  kernels::AttentionInputs params;
+};
+
+kernels::SoftmaxRow* softmax_rows(const Tensor& softmax) {
+  return static_cast<kernels::SoftmaxRow*>(softmax.data_ptr());
+}
+
+struct Outputs {
+  explicit Outputs(const Tensor& q)
+      : out(at::empty(q.sizes(), q.options())),
+        softmax(at::empty({q.size(0), q.size(1), q.size(2), 2}, q.options().dtype(at::kFloat))),
+        params{view(out), softmax_rows(softmax)} {}
+  Tensor out, softmax;
+  kernels::AttentionOutputs params;
+};
+
+struct Saved {
+  explicit Saved(const BackwardInputs& in)
+      : out(in.outputs[0].contiguous()),
+        softmax(in.outputs[1].contiguous()),
+        dout(with_contiguous_rows(in.grads[0])),
+        params{const_view(out), softmax_rows(softmax), const_view(dout)} {}
+  Tensor out, softmax, dout;
+  kernels::AttentionSaved params;
+};
+
+/// The gradients a backward pass makes. The kernels always write dq, dk and dv; `list` keeps the
+/// wanted ones.
+class Gradients {
+ public:
+  explicit Gradients(const BackwardInputs& in) : in_(in) {}
+
+  Tensor like(size_t index, const Tensor& tensor, bool always = false) {
+    const auto gradient = always || in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor();
+    return keep(index, gradient, tensor);
+  }
+  Tensor floats_like(size_t index, const Tensor& parameter, at::IntArrayRef shape) {
+    if (!in_.wants(index)) return {};
+    return keep(index, at::empty(shape, parameter.options().dtype(at::kFloat)), parameter);
+  }
+  Tensors list() const {
+    Tensors wanted;
+    for (const auto& [index, gradient, parameter] : all_)
+      if (in_.wants(index)) wanted.push_back(like_parameter(gradient, parameter));
+    return wanted;
+  }
+
+ private:
+  struct Entry {
+    size_t index;
+    Tensor gradient, parameter;
+  };
+  Tensor keep(size_t index, const Tensor& gradient, const Tensor& parameter) {
+    all_.push_back({index, gradient, parameter});
+    return gradient;
+  }
+  const BackwardInputs& in_;
+  std::vector<Entry> all_;
+};
+
+kernels::AttentionGradients qkv_gradients(Gradients& gradients, const Inputs& inputs) {
+  return {view(gradients.like(0, inputs.q, true)), view(gradients.like(1, inputs.k, true)),
+          view(gradients.like(2, inputs.v, true))};
+}
+
+struct EncodingParameters {
+  explicit EncodingParameters(const VectorArguments& a)
+      : ex(as_floats(a.ex)),
+        ey(as_floats(a.ey)),
+        gate_scale(per_head_floats(a.gate_scale, a.q)),
+        gate_offset(per_head_floats(a.gate_offset, a.q)) {
+    params.source =
+        a.has_both() ? kernels::Source::qk : (a.has_q() ? kernels::Source::q : kernels::Source::k);
+    params.span = a.span == "suffix" ? kernels::Span::suffix : kernels::Span::between;
+    params.positions = ex.size(-2);
+    params.tables_per_head = ex.dim() - (a.has_both() ? 1 : 0) == 3;
+    params.gate_scale = floats(gate_scale);
+    params.gate_offset = floats(gate_offset);
+    if (a.has_q()) params.q_tables = {floats(ex), floats(ey)};
+    if (!a.has_q()) params.k_tables = {floats(ex), floats(ey)};
+    if (a.has_both())
+      params.k_tables = {floats(ex) + ex.numel() / 2, floats(ey) + ey.numel() / 2};
+  }
+  Tensor ex, ey, gate_scale, gate_offset;
+  kernels::Encoding params;
+};
+
+/// Gradients of the stage-1 parameters, whose first is the `first`-th tensor of the arguments.
+kernels::EncodingGradients encoding_gradients(Gradients& gradients, size_t first,
+                                              const VectorArguments& a) {
+  const auto dex = gradients.floats_like(first, a.ex, a.ex.sizes());
+  const auto dey = gradients.floats_like(first + 1, a.ey, a.ey.sizes());
+  const auto part = [&](int64_t offset) {
+    const auto at = [&](const Tensor& t) { return t.defined() ? floats(t) + offset : nullptr; };
+    return kernels::TableGradients{at(dex), at(dey)};
+  };
+  kernels::EncodingGradients params;
+  if (a.has_q()) params.q_tables = part(0);
+  if (!a.has_q() || a.has_both()) params.k_tables = part(a.has_both() ? a.ex.numel() / 2 : 0);
+  params.dgate_scale = floats(gradients.floats_like(first + 2, a.gate_scale, {a.q.size(1)}));
+  params.dgate_offset = floats(gradients.floats_like(first + 3, a.gate_offset, {a.q.size(1)}));
+  return params;
+}
+
+struct GivenVectors {
+  explicit GivenVectors(const BiasedArguments& a)
+      : ux(a.ux.contiguous()),
+        uy(a.uy.contiguous()),
+        gain(per_head_floats(a.gain, a.q)),
+        params{a.ux.dim() == 5 ? 2 : 1, ux.data_ptr(), uy.data_ptr()},
+        bias{floats(gain), a.bias_inside} {}
+  Tensor ux, uy, gain;
+  kernels::AxisVectors params;
+  kernels::Bias bias;
+};
+
+}  // namespace
+
+Tensors CudaBackend::forward(const BiasedArguments& a) {
+  if (!fused(a)) return ReferenceBackend::forward(a);
+  const c10::cuda::CUDAGuard guard(a.q.device());
+  const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
+  const Outputs outputs(a.q);
+  if (a.form == Form::none) {
+    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, false), a.q);
+    cuda::plain_attention_forward(inputs.params, outputs.params, workspace.launch());
+  } else {
+    const GivenVectors given(a);
+    const auto form = kernel_form(a.form);
+    const Workspace workspace(
+        cuda::biased_attention_workspace(inputs.params, given.params, form, false), a.q);
+    cuda::biased_attention_forward(inputs.params, given.params, form, given.bias, outputs.params,
+                                   workspace.launch());
+  }
+  return {outputs.out, outputs.softmax};
+}
+
+Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a) {
+  if (!fused(a)) return ReferenceBackend::backward(in, a);
+  const c10::cuda::CUDAGuard guard(a.q.device());
+  const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
+  const Saved saved(in);
+  Gradients gradients(in);
+  const auto qkv = qkv_gradients(gradients, inputs);
+  if (a.form == Form::none) {
+    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, true), a.q);
+    cuda::plain_attention_backward(inputs.params, saved.params, qkv, workspace.launch());
+    return gradients.list();
+  }
+  const GivenVectors given(a);
+  const auto form = kernel_form(a.form);
+  const kernels::AxisVectorGradients vectors{
+      data(gradients.like(3, given.ux)), data(gradients.like(4, given.uy)),
+      floats(gradients.floats_like(5, a.gain, {a.q.size(1)}))};
+  const Workspace workspace(
+      cuda::biased_attention_workspace(inputs.params, given.params, form, true), a.q);
+  cuda::biased_attention_backward(inputs.params, given.params, form, given.bias, saved.params, qkv,
+                                  vectors, workspace.launch());
+  return gradients.list();
+}
+
+Tensors CudaBackend::forward(const Sape2Arguments& a) {
+  const auto& s = a.vectors;
+  if (!fused(s, a.form)) return ReferenceBackend::forward(a);
+  const c10::cuda::CUDAGuard guard(s.q.device());
+  const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
+  const EncodingParameters encoding(s);
+  const auto gain = per_head_floats(a.gain, s.q);
+  const Outputs outputs(s.q);
+  const auto form = kernel_form(a.form);
+  const Workspace workspace(
+      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false), s.q);
+  cuda::sape2_attention_forward(inputs.params, encoding.params, form,
+                                {floats(gain), a.bias_inside}, outputs.params, workspace.launch());
+  return {outputs.out, outputs.softmax};
+}
+
+Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {
+  const auto& s = a.vectors;
+  if (!fused(s, a.form)) return ReferenceBackend::backward(in, a);
+  const c10::cuda::CUDAGuard guard(s.q.device());
+  const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
+  const EncodingParameters encoding(s);
+  const auto gain = per_head_floats(a.gain, s.q);
+  const Saved saved(in);
+  Gradients gradients(in);
+  const auto qkv = qkv_gradients(gradients, inputs);
+  const auto parameters = encoding_gradients(gradients, 3, s);
+  const auto dgain = floats(gradients.floats_like(7, a.gain, {s.q.size(1)}));
+  const auto form = kernel_form(a.form);
+  const Workspace workspace(
+      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true), s.q);
+  cuda::sape2_attention_backward(inputs.params, encoding.params, form,
+                                 {floats(gain), a.bias_inside}, saved.params, qkv, parameters, dgain,
+                                 workspace.launch());
+  return gradients.list();
+}
+
+Tensors CudaBackend::forward(const VectorArguments& a) {
+  if (!fused(a, Form::direct)) return ReferenceBackend::forward(a);
+  const c10::cuda::CUDAGuard guard(a.q.device());
+  const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
+  const EncodingParameters encoding(a);
+  const auto empty = [&](int64_t length) {
+    std::vector<int64_t> shape = {q.size(0), q.size(1), a.grid.patches(), length};
+    if (a.has_both()) shape.insert(shape.begin(), 2);
+    return at::empty(shape, q.options());
+  };
+  const auto ux = empty(a.grid.cols), uy = empty(a.grid.rows);
+  cuda::sape2_vectors_forward({kernel_shape(q, a.grid), type_of(q), const_view(q), const_view(k)},
+                              encoding.params, {ux.data_ptr(), uy.data_ptr()},
+                              Workspace(0, q).launch());
+  return {ux, uy};
+}
+
+Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a) {
+  if (!fused(a, Form::direct)) return ReferenceBackend::backward(in, a);
+  const c10::cuda::CUDAGuard guard(a.q.device());
+  const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
+  const EncodingParameters encoding(a);
+  const auto dux = in.grads[0].contiguous(), duy = in.grads[1].contiguous();
+  Gradients gradients(in);
+  const auto dq = view(gradients.like(0, q, true)), dk = view(gradients.like(1, k, true));
+  const auto parameters = encoding_gradients(gradients, 2, a);
+  const kernels::VectorInputs inputs{kernel_shape(q, a.grid), type_of(q), const_view(q),
+                                     const_view(k)};
+  const Workspace workspace(cuda::sape2_vectors_workspace(inputs, encoding.params), q);
+  cuda::sape2_vectors_backward(inputs, encoding.params, {dux.data_ptr(), duy.data_ptr()}, {dq, dk},
+                               parameters, workspace.launch());
+  return gradients.list();
+}
+
+// Contextual positions and the stored bias have the plain formula as their only implementation here.
+Tensors CudaBackend::forward(const CopeArguments& a) {
+  return ReferenceBackend::forward(a);
+}
+Tensors CudaBackend::backward(const BackwardInputs& in, const CopeArguments& a) {
+  return ReferenceBackend::backward(in, a);
+}
+Tensors CudaBackend::forward(const BiasArguments& a) {
+  return ReferenceBackend::forward(a);
+}
+Tensors CudaBackend::backward(const BackwardInputs& in, const BiasArguments& a) {
+  return ReferenceBackend::backward(in, a);
+}
+
+TORCH_LIBRARY_IMPL(sape2, CUDA, m) {
+  Kernels<CudaBackend>::implement(m);
+}
+
+}  // namespace sape2::ops
