@@ -1,6 +1,5 @@
 // Entry points of attention: plain, with a bias from given vectors, and with both stages.
 #include "kernels/cuda/attention.h"
-
 #include "kernels/cuda/buffers.h"
 #include "kernels/cuda/exchange.h"
 #include "kernels/cuda/near_vectors.h"
@@ -9,8 +8,9 @@
 namespace sape2::kernels::cuda {
 namespace {
 
-BiasForm bias_form(Form form) {
-  return form == Form::distance ? BiasForm::distance : BiasForm::direct;
+BiasForm bias_form(Form form, std::int64_t sets) {
+  if (form == Form::direct) return BiasForm::direct;
+  return sets == 1 ? BiasForm::distance : BiasForm::distance_pair;
 }
 
 Geometry forward_geometry(const AttentionInputs& in, const AttentionOutputs& out) {
@@ -19,9 +19,9 @@ Geometry forward_geometry(const AttentionInputs& in, const AttentionOutputs& out
 
 Geometry backward_geometry(const AttentionInputs& in, const AttentionSaved& saved,
                            const AttentionGradients& d) {
-  return geometry_of(in.shape, in.dtype,
-                     {in.q, in.k, in.v, saved.out, saved.dout, as_const(d.dq), as_const(d.dk),
-                      as_const(d.dv)});
+  return geometry_of(
+      in.shape, in.dtype,
+      {in.q, in.k, in.v, saved.out, saved.dout, as_const(d.dq), as_const(d.dk), as_const(d.dv)});
 }
 
 AttentionParams attention_params(const AttentionInputs& in, const Geometry& geometry) {
@@ -82,11 +82,10 @@ void prepare_given(const Geometry& g, const AxisVectors& given, Form form, const
 template <class T>
 void prepare_sape2(const StageOneParams& stage, Form form, const VectorScratch& v,
                    cudaStream_t stream) {
-  stage_one_forward<T>({.stage = stage,
-                        .vectors = {.axes = {v.own[0], v.own[1]},
-                                    .plain = false,
-                                    .add_sets = form == Form::direct}},
-                       stream);
+  stage_one_forward<T>(
+      {.stage = stage,
+       .vectors = {.axes = {v.own[0], v.own[1]}, .plain = false, .add_sets = form == Form::direct}},
+      stream);
   if (form == Form::distance) make_near<T>(stage.geometry, v, stream);
 }
 
@@ -159,7 +158,7 @@ void biased_attention_forward(const AttentionInputs& in, const AxisVectors& vect
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_given<T>(geometry, vectors, form, scratch, stream);
-    attention_forward<T>(p, bias_form(form), stream);
+    attention_forward<T>(p, bias_form(form, vectors.sets), stream);
   });
 }
 
@@ -183,7 +182,7 @@ void biased_attention_backward(const AttentionInputs& in, const AxisVectors& vec
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_given<T>(geometry, vectors, form, scratch, stream);
-    attention_backward<T>(p, bias_form(form), stream);
+    attention_backward<T>(p, bias_form(form, vectors.sets), stream);
     export_gradients<T>({.geometry = geometry,
                          .sets = sets,
                          .add_sets = form == Form::direct,
@@ -229,7 +228,7 @@ void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_sape2<T>(stage, form, scratch, stream);
-    attention_forward<T>(p, bias_form(form), stream);
+    attention_forward<T>(p, bias_form(form, stage.sets), stream);
   });
 }
 
@@ -255,13 +254,13 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   if (dgain != nullptr) p.dgain = backward.dgain;
   const VectorPlaces<const void*> places{
       .axes = {p.dx, p.dy}, .plain = false, .add_sets = form == Form::direct};
-  const auto back = stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients,
-                                              partial);
+  const auto back =
+      stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients, partial);
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_sape2<T>(stage, form, vectors, stream);
-    attention_backward<T>(p, bias_form(form), stream);
+    attention_backward<T>(p, bias_form(form, stage.sets), stream);
     stage_one_backward<T>(back, stream);
   });
   SumJobs sums{.images = in.shape.images, .heads = geometry.heads};

@@ -8,13 +8,18 @@
 #include "kernels/cuda/wgmma.cuh"
 
 /// Attention backward in two passes over recomputed tiles. With queries along the rows a block
-/// gathers dq, the vectors' gradients and dgain; with keys along the rows it gathers dk, dv and, for
-/// distances, the vectors' other half. Each output has one owner: no atomics, one order of sums.
+/// gathers dq, the vectors' gradients and dgain; with keys along the rows it gathers dk, dv and,
+/// for distances, the vectors' other half. Each output has one owner: no atomics, one order of
+/// sums.
 namespace sape2::kernels::cuda {
 
+/// Narrow tiles: three blocks then share a multiprocessor and hide each other's waits.
+inline constexpr int kBackwardColumns = 32;
+
 template <class T, int HeadSize, BiasForm Form>
-inline constexpr int kBackwardColumns =
-    kIsWide<T> || HeadSize > 64 || Form == BiasForm::distance ? 32 : 64;
+inline constexpr int kBackwardBlocks = kIsWide<T> || HeadSize > 64 ? 1
+                                       : kIsDistance<Form>         ? 2
+                                                                   : 3;
 
 /// Queries along rows meet grid columns where the bias is direct.
 template <BiasForm Form, bool KeysAlongRows, int Columns>
@@ -22,13 +27,12 @@ using BackwardColumnsOf = typename ColumnsOf<KeysAlongRows ? BiasForm::none : Fo
 
 template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
 int backward_shared_bytes(const AttentionParams& p) {
-  constexpr int kColumns = kBackwardColumns<T, HeadSize, Form>;
+  constexpr int kColumns = kBackwardColumns;
   using Columns = BackwardColumnsOf<Form, KeysAlongRows, kColumns>;
   int bytes = kSharedAlignment + 2 * Tile<T>::bytes(kRowTile, HeadSize) +
               2 * TilePair<T>::bytes(kColumns, HeadSize) + 6 * kColumns * 4 +
               ColumnTokens<Columns, kColumns>::bytes();
-  if constexpr (Form == BiasForm::distance)
-    bytes += DistanceTiles<T, kColumns / 8>::bytes(p.vectors);
+  if constexpr (kIsDistance<Form>) bytes += BiasOf<T, kColumns / 8, Form>::bytes(p.vectors);
   if constexpr (Form == BiasForm::direct && KeysAlongRows)
     bytes += DirectColumns<kColumns / 8>::bytes();
   return bytes;
@@ -54,12 +58,12 @@ __device__ void rows_delta(const BackwardParams& p, int image, int head, int fir
 }
 
 template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     attention_backward_kernel(const __grid_constant__ BackwardParams params) {
-  constexpr int kColumns = kBackwardColumns<T, HeadSize, Form>;
+  constexpr int kColumns = kBackwardColumns;
   constexpr int kPieces = kColumns / 8;
   constexpr int kOutPieces = HeadSize / 8;
-  constexpr bool kDirect = Form == BiasForm::direct, kDistance = Form == BiasForm::distance;
+  constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
   constexpr bool kDirectRows = kDirect && !KeysAlongRows;
   using Columns = BackwardColumnsOf<Form, KeysAlongRows, kColumns>;
   extern __shared__ unsigned char shared[];
@@ -100,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto row_token = [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; };
   load_rows<HeadSize>(a, KeysAlongRows ? k : q, g.head_size, g.aligned, row_token);
   load_rows<HeadSize>(da, KeysAlongRows ? v : dout, g.head_size, g.aligned, row_token);
-  BiasOf<T, kPieces, Form, KeysAlongRows> bias(p, batch_head, first_row, row, next);
+  BiasOf<T, kPieces, Form, KeysAlongRows> bias(p, batch_head, first_row, row, aligned_shared(next));
 
   float* const delta = params.delta + batch_head * g.tokens;
   const SoftmaxRow* const softmax = p.softmax + batch_head * g.tokens;
@@ -143,14 +147,15 @@ __global__ void __launch_bounds__(kThreads)
 
   const float scale = p.scale;
   float bias_factor = 0.0F;
-  if constexpr (Form != BiasForm::none) bias_factor = per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
+  if constexpr (Form != BiasForm::none)
+    bias_factor = per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 
   float with_bias = 0.0F;  // this lane's share of Σ gradient of the logit · bias
   float d_a[kOutPieces][4] = {};
   float d_da[KeysAlongRows ? kOutPieces : 1][4] = {};
   [[maybe_unused]] DistanceGradient<T, kPieces> near_gradient[kDistance ? 2 : 1];
   [[maybe_unused]] DirectRowGradients<kPieces> direct_gradient(params, batch_head, row,
-                                                              bias_factor);
+                                                               bias_factor);
 
   const int tiles = tokens.tiles;
   for (int tile = 0; tile < tiles; ++tile) {
@@ -167,20 +172,15 @@ __global__ void __launch_bounds__(kThreads)
 
     // Logits, then weights.
     float weight[kPieces][4];
-    [[maybe_unused]] const bool full = columns.full(tile);
     [[maybe_unused]] float inverse[kDistance ? 2 : 1][kPieces][4];
     [[maybe_unused]] float distance[kDistance ? kPieces : 1][4];
     row_product<HeadSize>(weight, a, b[buffer]);
     if constexpr (kDirectRows) {
       if (columns.first_row(tile) == 0) {
-        bias.begin_part(columns, columns.part(tile));
+        bias.begin_part(columns, columns.part(tile), bias_factor);
         direct_gradient.begin_part();
       }
-      bias.for_each_piece(columns, tile, [&](int piece, const float(&bb)[4]) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          weight[piece][e] = weight[piece][e] * scale + bb[e] * bias_factor;
-      });
+      bias.add_to_logits(weight, columns, tile, scale, bias_factor);
     } else if constexpr (kDistance) {
       bias.template bias<true>(distance, inverse, set, buffer, row, tile * kColumns);
     }
@@ -197,8 +197,16 @@ __global__ void __launch_bounds__(kThreads)
         if constexpr (kDistance) logit += distance[piece][e] * bias_factor;
         const float3 query = KeysAlongRows ? column_rows[column] : own_rows[e / 2];
         weight[piece][e] = relative_weight(logit, query.x) * query.y;
-        if constexpr (!KeysAlongRows)
-          if (!full && tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0) weight[piece][e] = 0.0F;
+      }
+    }
+
+    if constexpr (!KeysAlongRows) {
+      if (!columns.full(tile)) {
+#pragma unroll
+        for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            if (tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0) weight[piece][e] = 0.0F;
       }
     }
 
@@ -222,7 +230,7 @@ __global__ void __launch_bounds__(kThreads)
       with_bias += direct_gradient.add(columns, tile, gradient, bias.y);
       const int part = columns.part(tile);
       if (tile + 1 == tiles || columns.part(tile + 1) != part)
-        with_bias += direct_gradient.end_part(columns, part, bias.along_x);
+        with_bias += direct_gradient.end_part(columns, part, bias.x);
     }
     if constexpr (kDistance) {
 #pragma unroll
@@ -243,13 +251,12 @@ __global__ void __launch_bounds__(kThreads)
       const int entries = axis ? g.rows : g.cols;
       float* const to = (axis ? params.dy : params.dx) +
                         (set * g.batch_heads + batch_head) * entries * g.padded_tokens + row;
-      near_gradient[axis].finish(bias.near(set, axis), first_entry,
-                                 [&](int entry, int half, float value) {
-                                   if (entry >= entries) return;
-                                   float& place =
-                                       to[std::int64_t(entry) * g.padded_tokens + 8 * half];
-                                   place = KeysAlongRows ? place + value : value;
-                                 });
+      near_gradient[axis].finish(
+          bias.near(set, axis), first_entry, [&](int entry, int half, float value) {
+            if (entry >= entries) return;
+            float& place = to[std::int64_t(entry) * g.padded_tokens + 8 * half];
+            place = KeysAlongRows ? place + value : value;
+          });
     }
   }
   if (!first_part) return;
@@ -278,7 +285,7 @@ void launch_attention_backward(const BackwardParams& p, cudaStream_t stream) {
   const auto& v = p.forward.vectors;
   const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
   const int width = v.width_x > v.width_y ? v.width_x : v.width_y;
-  const int parts = Form == BiasForm::distance ? v.sets * ((width + 63) / 64) : 1;
+  const int parts = kIsDistance<Form> ? v.sets * ((width + 63) / 64) : 1;
   launch(attention_backward_kernel<T, HeadSize, Form, false>, blocks, parts, kThreads,
          backward_shared_bytes<T, HeadSize, Form, false>(p.forward), stream, p);
   launch(attention_backward_kernel<T, HeadSize, Form, true>, blocks, parts, kThreads,
@@ -290,11 +297,14 @@ void attention_backward(const BackwardParams& p, BiasForm form, cudaStream_t str
   dispatch_head_size<T>(p.forward.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {
-      case BiasForm::none: return launch_attention_backward<T, kSize, BiasForm::none>(p, stream);
+      case BiasForm::none:
+        return launch_attention_backward<T, kSize, BiasForm::none>(p, stream);
       case BiasForm::direct:
         return launch_attention_backward<T, kSize, BiasForm::direct>(p, stream);
       case BiasForm::distance:
         return launch_attention_backward<T, kSize, BiasForm::distance>(p, stream);
+      case BiasForm::distance_pair:
+        return launch_attention_backward<T, kSize, BiasForm::distance_pair>(p, stream);
     }
   });
 }

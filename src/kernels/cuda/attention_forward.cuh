@@ -9,24 +9,27 @@
 /// Attention forward: a block takes 64 queries of one head and walks over all keys.
 namespace sape2::kernels::cuda {
 
+template <class T, int HeadSize, BiasForm Form>
+inline constexpr int kForwardColumns = kIsDistance<Form> || (kIsWide<T> && HeadSize > 64) ? 32 : 64;
+
+/// Three blocks share a multiprocessor and hide each other's waits.
 template <class T, int HeadSize>
-inline constexpr int kForwardColumns = kIsWide<T> && HeadSize > 64 ? 32 : 64;
+inline constexpr int kForwardBlocks = kIsWide<T> || HeadSize > 64 ? 1 : 3;
 
 template <class T, int HeadSize, BiasForm Form>
 int forward_shared_bytes(const AttentionParams& p) {
-  constexpr int kColumns = kForwardColumns<T, HeadSize>;
+  constexpr int kColumns = kForwardColumns<T, HeadSize, Form>;
   using Columns = typename ColumnsOf<Form, kColumns>::Type;
   int bytes = kSharedAlignment + Tile<T>::bytes(kRowTile, HeadSize) +
               2 * TilePair<T>::bytes(kColumns, HeadSize) + ColumnTokens<Columns, kColumns>::bytes();
-  if constexpr (Form == BiasForm::distance)
-    bytes += DistanceTiles<T, kColumns / 8>::bytes(p.vectors);
+  if constexpr (kIsDistance<Form>) bytes += BiasOf<T, kColumns / 8, Form>::bytes(p.vectors);
   return bytes;
 }
 
 template <class T, int HeadSize, BiasForm Form>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
     attention_forward_kernel(const __grid_constant__ AttentionParams p) {
-  constexpr int kColumns = kForwardColumns<T, HeadSize>;
+  constexpr int kColumns = kForwardColumns<T, HeadSize, Form>;
   constexpr int kPieces = kColumns / 8;
   constexpr int kOutPieces = HeadSize / 8;
   using Columns = typename ColumnsOf<Form, kColumns>::Type;
@@ -40,7 +43,8 @@ __global__ void __launch_bounds__(kThreads)
   const Lane lane;
   const int row = first_row + threadIdx.x / 32 * 16 + lane.g;  // of this lane: row and row + 8
 
-  // Shared memory: the queries, two buffers of keys and values, the columns' tokens, the bias's own.
+  // Shared memory: the queries, two buffers of keys and values, the columns' tokens, the bias's
+  // own.
   constexpr int kPairBytes = TilePair<T>::bytes(kColumns, HeadSize);
   unsigned char* next = aligned_shared(shared);
   const Tile<T> queries{next, kRowTile, HeadSize};
@@ -56,14 +60,14 @@ __global__ void __launch_bounds__(kThreads)
   const auto k_head = head_of<T>(p.k, image, head), v_head = head_of<T>(p.v, image, head);
   load_rows<HeadSize>(queries, head_of<T>(p.q, image, head), g.head_size, g.aligned,
                       [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; });
-  BiasOf<T, kPieces, Form> bias(p, batch_head, first_row, row, next);
+  BiasOf<T, kPieces, Form> bias(p, batch_head, first_row, row, aligned_shared(next));
 
   const auto load_tile = [&](int tile) {
     const int buffer = tile % 2;
     const auto token_of = [&](int slot) { return tokens(tile, slot); };
     load_rows<HeadSize>(keys[buffer], k_head, g.head_size, g.aligned, token_of);
     load_rows<HeadSize>(values[buffer], v_head, g.head_size, g.aligned, token_of);
-    if constexpr (Form == BiasForm::distance) bias.load_columns(buffer, tile * kColumns);
+    if constexpr (kIsDistance<Form>) bias.load_columns(buffer, tile * kColumns);
     commit_copies();
   };
 
@@ -91,13 +95,9 @@ __global__ void __launch_bounds__(kThreads)
     float logits[kPieces][4];
     row_product<HeadSize>(logits, queries, keys[buffer]);
     if constexpr (Form == BiasForm::direct) {
-      if (columns.first_row(tile) == 0) bias.begin_part(columns, columns.part(tile));
-      bias.for_each_piece(columns, tile, [&](int piece, const float(&b)[4]) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          logits[piece][e] = logits[piece][e] * scale + b[e] * bias_factor;
-      });
-    } else if constexpr (Form == BiasForm::distance) {
+      if (columns.first_row(tile) == 0) bias.begin_part(columns, columns.part(tile), bias_factor);
+      bias.add_to_logits(logits, columns, tile, scale, bias_factor);
+    } else if constexpr (kIsDistance<Form>) {
       float b[kPieces][4];
       bias.template bias<false>(b, nullptr, 0, buffer, row, tile * kColumns);
 #pragma unroll
@@ -116,8 +116,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          if (tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0)
-            logits[piece][e] = -INFINITY;
+          if (tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0) logits[piece][e] = -INFINITY;
     }
     softmax.update(logits, out);
     add_column_product<T>(out, logits, values[buffer]);
@@ -149,10 +148,14 @@ void attention_forward(const AttentionParams& p, BiasForm form, cudaStream_t str
   dispatch_head_size<T>(p.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {
-      case BiasForm::none: return launch_attention_forward<T, kSize, BiasForm::none>(p, stream);
-      case BiasForm::direct: return launch_attention_forward<T, kSize, BiasForm::direct>(p, stream);
+      case BiasForm::none:
+        return launch_attention_forward<T, kSize, BiasForm::none>(p, stream);
+      case BiasForm::direct:
+        return launch_attention_forward<T, kSize, BiasForm::direct>(p, stream);
       case BiasForm::distance:
         return launch_attention_forward<T, kSize, BiasForm::distance>(p, stream);
+      case BiasForm::distance_pair:
+        return launch_attention_forward<T, kSize, BiasForm::distance_pair>(p, stream);
     }
   });
 }

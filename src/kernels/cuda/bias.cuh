@@ -16,7 +16,8 @@ struct NoBias {
 template <class T, int Pieces, BiasForm Form, bool KeysAlongRows = false>
 using BiasOf = std::conditional_t<
     Form == BiasForm::none, NoBias,
-    std::conditional_t<Form == BiasForm::distance, DistanceTiles<T, Pieces>,
-                       std::conditional_t<KeysAlongRows, DirectColumns<Pieces>, DirectRows<Pieces>>>>;
+    std::conditional_t<
+        kIsDistance<Form>, DistanceTiles<T, Pieces, Form == BiasForm::distance_pair ? 2 : 1>,
+        std::conditional_t<KeysAlongRows, DirectColumns<Pieces>, DirectRows<Pieces>>>>;
 
 }  // namespace sape2::kernels::cuda

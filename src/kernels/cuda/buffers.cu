@@ -1,5 +1,4 @@
 #include "kernels/cuda/buffers.h"
-
 #include "kernels/cuda/tile.cuh"
 
 namespace sape2::kernels::cuda {
@@ -43,8 +42,8 @@ StageOneScratch::StageOneScratch(Arena& arena, const StageOneParams& stage) {
   for (int axis = 0; axis < 2; ++axis) {
     const auto& lines = stage.axes[axis];
     const std::int64_t blocks = stage.geometry.batch_heads * lines.groups;
-    dtables[axis] = arena.take_floats(blocks * stage.sets * lines.positions *
-                                      stage.geometry.head_size);
+    dtables[axis] =
+        arena.take_floats(blocks * stage.sets * lines.positions * stage.geometry.head_size);
     dgate_scale[axis] = arena.take_floats(blocks);
     dgate_offset[axis] = arena.take_floats(blocks);
   }

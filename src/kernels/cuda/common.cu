@@ -1,5 +1,4 @@
 #include "kernels/cuda/common.h"
-
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile.cuh"
 
@@ -42,8 +41,8 @@ std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t set
   // What the backward pass over distances keeps in shared memory, see attention_backward.cuh.
   const std::int64_t element = element_bytes(dtype), head = shape.head_size <= 64 ? 64 : 128;
   const std::int64_t tile = (head + 8) * element * (2 * 64 + 4 * 32);
-  const std::int64_t vectors = (round_up(shape.rows, 16) + round_up(shape.cols, 16) + 16) * element *
-                               (64 + 2 * 32) * sets;
+  const std::int64_t vectors =
+      (round_up(shape.rows, 16) + round_up(shape.cols, 16) + 16) * element * (64 + 2 * 32) * sets;
   if (form == Form::distance && tile + vectors + 2048 > shared_memory_limit())
     return "the distance form with " + std::to_string(shape.rows) + " × " +
            std::to_string(shape.cols) + " patches and head size " +

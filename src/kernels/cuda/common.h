@@ -44,9 +44,12 @@ inline cudaStream_t stream_of(const Launch& launch) {
 template <class Use>
 void dispatch_type(DType dtype, Use use) {
   switch (dtype) {
-    case DType::float32: return use(float());
-    case DType::bfloat16: return use(Bf16());
-    case DType::float16: return use(Fp16());
+    case DType::float32:
+      return use(float());
+    case DType::bfloat16:
+      return use(Bf16());
+    case DType::float16:
+      return use(Fp16());
   }
 }
 

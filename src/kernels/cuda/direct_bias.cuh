@@ -31,7 +31,7 @@ struct DirectRows {
   const float* x;  // this head's (cols, padded_tokens), at this lane's first row
   const float* y;
   int stride;
-  float along_x[Pieces][4];
+  float along_x[Pieces][4];  // times the factor of the bias in the logit
 
   __device__ DirectRows(const AttentionParams& p, std::int64_t batch_head, int /*first_row*/,
                         int row, unsigned char* /*shared*/)
@@ -39,7 +39,7 @@ struct DirectRows {
         y(p.vectors.y + batch_head * p.geometry.rows * p.geometry.padded_tokens + row),
         stride(p.geometry.padded_tokens) {}
 
-  __device__ void begin_part(const Columns& columns, int part) {
+  __device__ void begin_part(const Columns& columns, int part, float factor) {
     PieceCursor at(0, columns.part_width);
     const Lane lane;
 #pragma unroll
@@ -48,27 +48,30 @@ struct DirectRows {
       for (int e = 0; e < 4; ++e) {
         const int column = part * columns.part_width + at.x + 2 * lane.t + e % 2;
         along_x[piece][e] =
-            column < columns.cols ? x[std::int64_t(column) * stride + e / 2 * 8] : 0.0F;
+            column < columns.cols ? factor * x[std::int64_t(column) * stride + e / 2 * 8] : 0.0F;
       }
     }
   }
 
-  /// Calls use(piece, b) with the biases b[4] of every piece of one tile.
-  template <class Use>
-  __device__ void for_each_piece(const Columns& columns, int tile, Use use) const {
+  /// logits = scale · scores + factor · bias for one tile.
+  __device__ void add_to_logits(float (&logits)[Pieces][4], const Columns& columns, int tile,
+                                float scale, float factor) const {
     PieceCursor at(columns.first_row(tile), columns.part_width);
     float along_y[2] = {0.0F, 0.0F};
 #pragma unroll
     for (int piece = 0; piece < Pieces; ++piece, at.next()) {
-      const bool patch = at.y < columns.rows;
-      if (at.x == 0 && patch) {
-        along_y[0] = y[std::int64_t(at.y) * stride];
-        along_y[1] = y[std::int64_t(at.y) * stride + 8];
-      }
-      float b[4];
+      if (at.y >= columns.rows) {  // prefix tokens
 #pragma unroll
-      for (int e = 0; e < 4; ++e) b[e] = patch ? along_x[piece][e] + along_y[e / 2] : 0.0F;
-      use(piece, b);
+        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
+        continue;
+      }
+      if (at.x == 0) {
+        along_y[0] = factor * y[std::int64_t(at.y) * stride];
+        along_y[1] = factor * y[std::int64_t(at.y) * stride + 8];
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        logits[piece][e] = fmaf(logits[piece][e], scale, along_x[piece][e] + along_y[e / 2]);
     }
   }
 };
@@ -82,10 +85,11 @@ struct DirectRowGradients {
   float* dy;
   int stride;
   float factor;  // from logit to bias
+  bool with_gain;
   float sum_x[Pieces][4];
 
   __device__ DirectRowGradients(const BackwardParams& p, std::int64_t batch_head, int row, float c)
-      : stride(p.forward.geometry.padded_tokens), factor(c) {
+      : stride(p.forward.geometry.padded_tokens), factor(c), with_gain(p.dgain != nullptr) {
     const auto& g = p.forward.geometry;
     dx = p.dx + batch_head * g.cols * g.padded_tokens + row;
     dy = p.dy + batch_head * g.rows * g.padded_tokens + row;
@@ -107,7 +111,8 @@ struct DirectRowGradients {
     float sum_y[2] = {0.0F, 0.0F}, with_bias = 0.0F;
 #pragma unroll
     for (int piece = 0; piece < Pieces; ++piece) {
-      const bool patch = at.y < columns.rows && piece * 8 < columns.rows_per_tile * columns.part_width;
+      const bool patch =
+          at.y < columns.rows && piece * 8 < columns.rows_per_tile * columns.part_width;
       const int row = at.y;
       if (patch) {
 #pragma unroll
@@ -126,7 +131,7 @@ struct DirectRowGradients {
           sum_y[half] = 0.0F;
           if (lane.t == 0) {
             const std::int64_t place = std::int64_t(row) * stride + half * 8;
-            with_bias += sum * y[place];
+            if (with_gain) with_bias += sum * y[place];
             dy[place] = (part == 0 ? 0.0F : dy[place]) + factor * sum;
           }
         }
@@ -136,7 +141,7 @@ struct DirectRowGradients {
   }
 
   /// Writes the part's sums; returns this lane's share of Σ gradient · x-part of the bias.
-  __device__ float end_part(const Columns& columns, int part, const float (&along_x)[Pieces][4]) {
+  __device__ float end_part(const Columns& columns, int part, const float* x) {
     const Lane lane;
     const int pieces = columns.part_width / 8;
     float with_bias = 0.0F;
@@ -154,8 +159,9 @@ struct DirectRowGradients {
       for (int e = 0; e < 4; ++e) {
         const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
         if (column >= columns.cols) continue;
-        with_bias += sum[e] * along_x[piece][e];
-        dx[std::int64_t(column) * stride + e / 2 * 8] = factor * sum[e];
+        const std::int64_t place = std::int64_t(column) * stride + e / 2 * 8;
+        if (with_gain) with_bias += sum[e] * x[place];
+        dx[place] = factor * sum[e];
       }
     }
     return with_bias;
@@ -169,7 +175,7 @@ struct DirectColumns {
   static constexpr int kPitch = Pieces * 8 + 8;
   static constexpr int kMaxPlaces = kRowTile + 3;
   static constexpr int kBuffer = (kMaxPlaces + 1) * kPitch;
-  __host__ __device__ static int bytes() { return 2 * kBuffer * 4; }
+  __host__ __device__ static int bytes() { return kSharedAlignment + 2 * kBuffer * 4; }
 
   float* buffers;  // two of (places + 1, kPitch)
   const float* x;
@@ -214,7 +220,8 @@ struct DirectColumns {
       } else {
         from = x + std::int64_t(cols <= kRowTile ? place : (first_key + place) % cols) * stride;
       }
-      copy_async_16(buffers + buffer * kBuffer + place * kPitch + quad * 4, from + first + quad * 4, true);
+      copy_async_16(buffers + buffer * kBuffer + place * kPitch + quad * 4, from + first + quad * 4,
+                    true);
     }
   }
 

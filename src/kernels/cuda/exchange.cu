@@ -1,5 +1,4 @@
 #include "kernels/cuda/exchange.h"
-
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/near_vectors.cuh"
 
@@ -23,8 +22,8 @@ __global__ void import_kernel(const __grid_constant__ ExchangeParams p) {
   if (token >= g.prefix && token < g.tokens) {
     const T* from = static_cast<const T*>(p.given[axis]);
     for (int set = 0; set < (p.add_sets ? p.sets : 1); ++set)
-      value += widen(from[((set * g.batch_heads + head) * patches + token - g.prefix) * entries +
-                          entry]);
+      value += widen(
+          from[((set * g.batch_heads + head) * patches + token - g.prefix) * entries + entry]);
   }
   p.own[axis][i] = value;
 }
@@ -60,7 +59,7 @@ void export_gradients(const ExchangeParams& p, cudaStream_t stream) {
   launch(export_kernel<T>, blocks_for(p.geometry, p.sets), 2, kPerBlock, 0, stream, p);
 }
 
-#define SAPE2_INSTANTIATE(T)                                           \
+#define SAPE2_INSTANTIATE(T)                                              \
   template void import_vectors<T>(const ExchangeParams&, cudaStream_t);   \
   template void export_gradients<T>(const ExchangeParams&, cudaStream_t); \
   template void near_vectors<T>(const NearVectorParams&, cudaStream_t);

@@ -24,7 +24,8 @@ int shared_memory_limit();
 /// A grid of `blocks` × `parts`.
 template <class... Arguments>
 void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int threads,
-            int shared_bytes, cudaStream_t stream, const std::type_identity_t<Arguments>&... arguments) {
+            int shared_bytes, cudaStream_t stream,
+            const std::type_identity_t<Arguments>&... arguments) {
   if (blocks == 0) return;
   if (blocks > 0x7fffffff)
     throw Error("CUDA: images × heads × tiles is " + std::to_string(blocks) +
@@ -36,7 +37,8 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int th
   if (shared_bytes > 48 * 1024)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
           "setting a kernel's shared memory");
-  kernel<<<dim3(static_cast<unsigned>(blocks), parts), threads, shared_bytes, stream>>>(arguments...);
+  kernel<<<dim3(static_cast<unsigned>(blocks), parts), threads, shared_bytes, stream>>>(
+      arguments...);
   check(cudaGetLastError(), "launching a kernel");
 }
 

@@ -33,11 +33,11 @@ struct StageOneParams {
   ConstView q, k;
   Span span;
   int sets;
-  bool first_from_q;                    // the first set's source; the second set's is k
-  const float* tables[2][2];            // [set][axis]
-  std::int64_t table_head_stride;       // 0: shared by the heads
-  const float* gate_scale;              // (heads); null: 1/√head_size
-  const float* gate_offset;             // (heads); null: 0
+  bool first_from_q;               // the first set's source; the second set's is k
+  const float* tables[2][2];       // [set][axis]
+  std::int64_t table_head_stride;  // 0: shared by the heads
+  const float* gate_scale;         // (heads); null: 1/√head_size
+  const float* gate_offset;        // (heads); null: 0
   AxisLines axes[2];
 };
 
@@ -59,9 +59,9 @@ struct StageOneForward {
 struct StageOneBackward {
   StageOneParams stage;
   VectorPlaces<const void*> gradients;
-  View dq, dk;                // added to
-  float* dtables[2];          // by axis: (blocks, sets, positions, head_size) partial sums, or null
-  float* dgate_scale[2];      // by axis: (blocks) partial sums, or null
+  View dq, dk;            // added to
+  float* dtables[2];      // by axis: (blocks, sets, positions, head_size) partial sums, or null
+  float* dgate_scale[2];  // by axis: (blocks) partial sums, or null
   float* dgate_offset[2];
 };
 

@@ -117,8 +117,7 @@ __device__ FragmentA<T> load_a(const Tile<T>& tile, int row, int column) {
           &tile.at(row + lane.g + i % 2 * 8, column + 2 * lane.t + i / 2 * 8));
   } else {
     const int lane = threadIdx.x % 32;
-    const auto address =
-        shared_address(tile.piece(row + lane % 16, column / 8 + lane / 16));
+    const auto address = shared_address(tile.piece(row + lane % 16, column / 8 + lane / 16));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(a.r[0]), "=r"(a.r[1]), "=r"(a.r[2]), "=r"(a.r[3])
                  : "r"(address));
@@ -126,8 +125,8 @@ __device__ FragmentA<T> load_a(const Tile<T>& tile, int row, int column) {
   return a;
 }
 
-/// Two neighbouring pieces of B = tileᵀ: columns of B are the tile's rows row … row+15, k runs along
-/// the tile's columns column … column+15.
+/// Two neighbouring pieces of B = tileᵀ: columns of B are the tile's rows row … row+15, k runs
+/// along the tile's columns column … column+15.
 template <class T>
 __device__ void load_b_rows(FragmentB<T> (&b)[2], const Tile<T>& tile, int row, int column) {
   if constexpr (kIsWide<T>) {
@@ -217,7 +216,8 @@ __device__ void add_product_with_columns(float (&c)[Pieces][4], const float (&p)
   }
 }
 
-/// One of this lane's two rows of a result, times `factor`, to `to`, which has `head_size` elements.
+/// One of this lane's two rows of a result, times `factor`, to `to`, which has `head_size`
+/// elements.
 template <class T, int Pieces>
 __device__ void store_row(T* to, const float (&c)[Pieces][4], int half, float factor, int head_size,
                           bool aligned) {

@@ -3,9 +3,10 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/near_vectors.h"
+#include "kernels/cuda/wgmma.cuh"
 
-/// Axis vectors made ready for distances: shifted by a common vector, which distances do not notice,
-/// so that rounding costs digits of the spread only; rounded; and their squared lengths.
+/// Axis vectors made ready for distances: shifted by a common vector, which distances do not
+/// notice, so that rounding costs digits of the spread only; rounded; and their squared lengths.
 namespace sape2::kernels::cuda {
 
 /// The shift is the mean of a few patches spread over the grid.
@@ -14,7 +15,8 @@ inline constexpr int kShiftSamples = 16;
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     near_vectors_kernel(const __grid_constant__ NearVectorParams p) {
-  extern __shared__ __align__(128) unsigned char shared[];
+  extern __shared__ unsigned char unaligned[];
+  unsigned char* const shared = aligned_shared(unaligned);
   const auto& g = p.geometry;
   const int axis = blockIdx.y;
   const int entries = axis ? g.rows : g.cols, width = p.widths[axis];
@@ -42,6 +44,7 @@ __global__ void __launch_bounds__(kThreads)
         used ? from[std::int64_t(entry) * g.padded_tokens + token] - shift[entry] : 0.0F;
     tile.at(row, entry) = narrow<T>(value);
   }
+  publish_to_matrix_unit();
   __syncthreads();
 
   const std::int64_t place = head * g.padded_tokens + first;
@@ -52,14 +55,24 @@ __global__ void __launch_bounds__(kThreads)
         *reinterpret_cast<const uint4*>(tile.piece(i / pieces, i % pieces));
   if constexpr (!kIsWide<T>) {
     const Lane lane;
-    const int row = threadIdx.x / 32 * 16;
+    const int warp = threadIdx.x / 32, row = warp * 16;
     float c[2][4] = {};
-    for (int k = 0; k < width; k += 16) {
-      FragmentB<T> b[2];
-      load_b_rows(b, tile, row, k);
-      const auto a = load_a(tile, row, k);
-      multiply_add(c[0], a, b[0]);
-      multiply_add(c[1], a, b[1]);
+    if (width == 64 && suits_warpgroups<T>(64)) {
+      float all[8][4];
+      row_product<64>(all, tile, tile);
+#pragma unroll
+      for (int piece = 0; piece < 8; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (piece / 2 == warp) c[piece % 2][e] = all[piece][e];
+    } else {
+      for (int k = 0; k < width; k += 16) {
+        FragmentB<T> b[2];
+        load_b_rows(b, tile, row, k);
+        const auto a = load_a(tile, row, k);
+        multiply_add(c[0], a, b[0]);
+        multiply_add(c[1], a, b[1]);
+      }
     }
     if (lane.t == lane.g / 2) {
       float* const norms = p.norms[axis] + place + row + lane.g;
@@ -74,7 +87,7 @@ void near_vectors(const NearVectorParams& p, cudaStream_t stream) {
   const int width = p.widths[0] > p.widths[1] ? p.widths[0] : p.widths[1];
   launch(near_vectors_kernel<T>,
          p.sets * p.geometry.batch_heads * (p.geometry.padded_tokens / kRowTile), 2, kThreads,
-         Tile<T>::bytes(kRowTile, width) + width * 4, stream, p);
+         kSharedAlignment + Tile<T>::bytes(kRowTile, width) + width * 4, stream, p);
 }
 
 }  // namespace sape2::kernels::cuda

@@ -7,7 +7,11 @@
 /// What the device code is told: plain numbers and device pointers.
 namespace sape2::kernels::cuda {
 
-enum class BiasForm : std::uint8_t { none, direct, distance };
+/// `distance_pair`: two sets of vectors, whose distances add.
+enum class BiasForm : std::uint8_t { none, direct, distance, distance_pair };
+
+template <BiasForm Form>
+inline constexpr bool kIsDistance = Form == BiasForm::distance || Form == BiasForm::distance_pair;
 
 /// One (image, head) after another, tokens padded so that every tile of 64 lies within.
 struct Geometry {

@@ -1,6 +1,5 @@
-#include "kernels/cuda/reduce.h"
-
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
 
 namespace sape2::kernels::cuda {
 namespace {
@@ -41,7 +40,8 @@ __global__ void sum_kernel(const __grid_constant__ SumJobs all) {
 void add_partial_sums(const SumJobs& jobs, cudaStream_t stream) {
   std::int64_t most = 0;
   for (int j = 0; j < jobs.count; ++j) {
-    const std::int64_t outputs = jobs.jobs[j].out_elements * (jobs.jobs[j].per_head ? jobs.heads : 1);
+    const std::int64_t outputs =
+        jobs.jobs[j].out_elements * (jobs.jobs[j].per_head ? jobs.heads : 1);
     most = outputs > most ? outputs : most;
   }
   if (most == 0) return;

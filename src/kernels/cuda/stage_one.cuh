@@ -8,24 +8,6 @@
 /// patches; one lane walks along one patch's line, so every sum has one order.
 namespace sape2::kernels::cuda {
 
-/// 16×8 numbers of a position table for a product, split in two where T has too few digits.
-template <class T>
-struct TableFragment {
-  FragmentB<T> high, low;
-
-  __device__ void set_pair(int index, float a, float b) {
-    set<T>(high.r[index], a, b);
-    if constexpr (!kIsWide<T>) {
-      const float2 rounded = unpack<T>(high.r[index]);
-      set<T>(low.r[index], a - rounded.x, b - rounded.y);
-    }
-  }
-  __device__ void multiply_add_to(float (&c)[4], const FragmentA<T>& a) const {
-    if constexpr (!kIsWide<T>) multiply_add(c, a, low);
-    multiply_add(c, a, high);
-  }
-};
-
 /// The reachable rows of one head's table.
 struct TableView {
   const float* data;
@@ -41,28 +23,16 @@ struct TableView {
     return *reinterpret_cast<const float2*>(data + row * head_size + column);
   }
   /// B = tableᵀ: its columns are table rows row … row+7.
-  template <class T>
-  __device__ TableFragment<T> by_rows(int row, int column) const {
+  __device__ FragmentB<float> by_rows(int row, int column) const {
     const Lane lane;
-    TableFragment<T> b;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float2 pair = pair_at(row + lane.g, column + 2 * lane.t + 8 * i);
-      b.set_pair(i, pair.x, pair.y);
-    }
-    return b;
+    return {{pair_at(row + lane.g, column + 2 * lane.t),
+             pair_at(row + lane.g, column + 2 * lane.t + 8)}};
   }
   /// B = table: k runs along table rows row … row+15.
-  template <class T>
-  __device__ TableFragment<T> by_columns(int row, int column) const {
+  __device__ FragmentB<float> by_columns(int row, int column) const {
     const Lane lane;
-    TableFragment<T> b;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int r = row + 2 * lane.t + 8 * i;
-      b.set_pair(i, at(r, column + lane.g), at(r + 1, column + lane.g));
-    }
-    return b;
+    const int r = row + 2 * lane.t, c = column + lane.g;
+    return {{make_float2(at(r, c), at(r + 1, c)), make_float2(at(r + 8, c), at(r + 9, c))}};
   }
 };
 
@@ -166,24 +136,75 @@ __device__ void line_scores(const AxisLines& axis, const RowTokens& tokens, cons
   }
 }
 
-/// a·table of the warp's patches, as values[row][reachable table row].
+/// The reachable rows of a head's table as a product needs them: 16-bit types keep them, rounded,
+/// in shared memory; float32 reads them where they are.
 template <class T, int HeadSize>
-__device__ void table_values(const RowTile& rows, const Tile<T>& a, const TableView& table,
-                             float* values, int pitch) {
-  const Lane lane;
-  FragmentA<T> fragments[HeadSize / 16];
-#pragma unroll
-  for (int k = 0; k < HeadSize / 16; ++k) fragments[k] = load_a(a, rows.first, 16 * k);
-  for (int row = 0; row < table.rows; row += 8) {
-    float c[4] = {};
-#pragma unroll
-    for (int k = 0; k < HeadSize / 16; ++k)
-      table.by_rows<T>(row, 16 * k).multiply_add_to(c, fragments[k]);
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      values[(lane.g + e / 2 * 8) * pitch + row + 2 * lane.t + e % 2] = c[e];
+struct TableTile {
+  TableView view;
+  Tile<T> tile;
+
+  __host__ __device__ static int bytes(const AxisLines& axis) {
+    return kIsWide<T> ? 0 : Tile<T>::bytes(round_up(axis.positions, 16), HeadSize);
   }
-}
+  __device__ TableTile(const TableView& table, unsigned char* shared)
+      : view(table), tile{shared, round_up(table.rows, 16), HeadSize} {
+    if constexpr (!kIsWide<T>) {
+      constexpr int kPairs = HeadSize / 2;
+      for (int i = threadIdx.x; i < tile.rows * kPairs; i += kThreads) {
+        const float2 pair = view.pair_at(i / kPairs, i % kPairs * 2);
+        *reinterpret_cast<std::uint32_t*>(&tile.at(i / kPairs, i % kPairs * 2)) =
+            pack<T>(pair.x, pair.y);
+      }
+    }
+  }
+
+  /// a·table of the warp's patches, as values[row][reachable table row].
+  __device__ void values(const RowTile& rows, const Tile<T>& a, float* values, int pitch) const {
+    const Lane lane;
+    FragmentA<T> fragments[HeadSize / 16];
+#pragma unroll
+    for (int k = 0; k < HeadSize / 16; ++k) fragments[k] = load_a(a, rows.first, 16 * k);
+    for (int row = 0; row < view.rows; row += 16) {
+      float c[2][4] = {};
+#pragma unroll
+      for (int k = 0; k < HeadSize / 16; ++k) {
+        FragmentB<T> b[2];
+        if constexpr (kIsWide<T>) {
+          b[0] = view.by_rows(row, 16 * k);
+          b[1] = view.by_rows(row + 8, 16 * k);
+        } else {
+          load_b_rows(b, tile, row, 16 * k);
+        }
+        multiply_add(c[0], fragments[k], b[0]);
+        multiply_add(c[1], fragments[k], b[1]);
+      }
+#pragma unroll
+      for (int piece = 0; piece < 2; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          values[(lane.g + e / 2 * 8) * pitch + row + piece * 8 + 2 * lane.t + e % 2] = c[piece][e];
+    }
+  }
+
+  /// c += d · table, where d[row][reachable table row] belongs to the warp's patches.
+  __device__ void add_product(float (&c)[HeadSize / 8][4], const float* d, int pitch) const {
+    for (int row = 0; row < view.rows; row += 16) {
+      const auto fragment = make_a<T>([&](int r, int k) { return d[r * pitch + row + k]; });
+#pragma unroll
+      for (int piece = 0; piece < HeadSize / 8; piece += 2) {
+        FragmentB<T> b[2];
+        if constexpr (kIsWide<T>) {
+          b[0] = view.by_columns(row, piece * 8);
+          b[1] = view.by_columns(row, piece * 8 + 8);
+        } else {
+          load_b_columns(b, tile, row, piece * 8);
+        }
+        multiply_add(c[piece], fragment, b[0]);
+        multiply_add(c[piece + 1], fragment, b[1]);
+      }
+    }
+  }
+};
 
 /// One patch's positions from the gates of its line; `own` is its place in it. May be in place.
 template <class Gate>

@@ -17,33 +17,31 @@ struct StageOneBackwardAxis {
   int chunk;  // row tiles at once: 4, 2 or 1
 };
 
-template <class T>
-int stage_one_backward_bytes(const AxisLines& axis, int sets, int head_size, int chunk) {
-  const int line_buffers = sets > 1 ? 4 : 3;
-  return 2 * Tile<T>::bytes(axis.group_rows, head_size) +
-         16 * chunk * (line_buffers * line_pitch(axis) + 2 * table_pitch(axis)) * 4 +
-         RowTokens::bytes(axis);
+template <class T, int HeadSize>
+int stage_one_backward_bytes(const AxisLines& axis, int chunk) {
+  return 2 * Tile<T>::bytes(axis.group_rows, HeadSize) + TableTile<T, HeadSize>::bytes(axis) +
+         16 * chunk * (2 * line_pitch(axis) + table_pitch(axis)) * 4 + RowTokens::bytes(axis);
 }
 
-/// Gradient of interpolation for one patch: spreads d over the table values' gradients and adds the
-/// positions' gradients to `dp`.
-__device__ inline void spread_over_table(const AxisLines& axis, const float* positions,
-                                         const float* d, const float* z, float* dz, float* dp,
-                                         bool first_set) {
+/// Gradient of interpolation for one patch, spread over the table values' gradients; at(m) is the
+/// gradient of the vector's entry m.
+template <class At>
+__device__ void spread_over_table(const AxisLines& axis, const float* positions, float* dz, At at) {
+  float d = at(0);
   for (int m = 0; m < axis.length; ++m) {
-    const Between at(positions[m], axis);
-    const float dm = d[m], slope = at.clamped ? 0.0F : dm * (z[at.above] - z[at.below]);
-    dz[at.above] += at.weight * dm;
-    dz[at.below] += (1.0F - at.weight) * dm;
-    dp[m] = first_set ? slope : dp[m] + slope;
+    const float following = m + 1 < axis.length ? at(m + 1) : 0.0F;
+    const Between between(positions[m], axis);
+    dz[between.above] += between.weight * d;
+    dz[between.below] += (1.0F - between.weight) * d;
+    d = following;
   }
 }
 
 /// Positions' gradients to scores' gradients for one patch, in place; adds to the gates' sums.
 template <class T>
-__device__ void back_through_gates(Span span, int length, int own, const float* scores,
-                                          float* dp, float gate_scale, float gate_offset,
-                                          float& dscale, float& doffset) {
+__device__ void back_through_gates(Span span, int length, int own, const float* scores, float* dp,
+                                   float gate_scale, float gate_offset, float& dscale,
+                                   float& doffset) {
   const auto finish = [&](int j, float dg) {
     const float gate = sigmoid<T>(gate_scale * scores[j] + gate_offset);
     const float dt = dg * gate * (1.0F - gate);
@@ -107,34 +105,30 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ __align__(128) unsigned char shared[];
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
-  const AxisLines& axis = p.axes[params.axis];
+  const AxisLines axis = p.axes[params.axis];
   const std::int64_t batch_head = blockIdx.x / axis.groups;
   const int group = blockIdx.x % axis.groups;
   const int image = batch_head / g.heads, head = batch_head % g.heads;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Lane at;
 
-  // Shared memory: q and k of the group; for the rows in work scores, positions, the gradients of
-  // vectors and of positions, table values and their gradients.
+  // Shared memory: q and k of the group, the table; for the rows in work: positions (before and
+  // after that scores), the positions' gradients, and table values, which give way to their
+  // gradients.
   const Tile<T> q{shared, axis.group_rows, HeadSize};
-  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows,
-                  HeadSize};
+  unsigned char* place = shared + Tile<T>::bytes(axis.group_rows, HeadSize);
+  const Tile<T> k{place, axis.group_rows, HeadSize};
+  place += Tile<T>::bytes(axis.group_rows, HeadSize);
+  unsigned char* const table_place = place;
+  place += TableTile<T, HeadSize>::bytes(axis);
   const int chunk_rows = 16 * params.chunk;
   const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
-  float* next = reinterpret_cast<float*>(shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize));
-  const auto take = [&](int row_pitch) {
-    float* const begin = next;
-    next += chunk_rows * row_pitch;
-    return begin;
-  };
-  float* const scores = take(pitch);
-  float* const positions = take(pitch);
-  float* const given = take(pitch);
-  float* const dp = p.sets > 1 ? take(pitch) : given;
-  float* const values = take(value_pitch);
-  float* const dvalues = take(value_pitch);
+  float* const positions = reinterpret_cast<float*>(place);
+  float* const dp = positions + chunk_rows * pitch;
+  float* const values = dp + chunk_rows * pitch;
+  int* const next = reinterpret_cast<int*>(values + chunk_rows * value_pitch);
 
-  const RowTokens row_tokens(axis, g, group, reinterpret_cast<int*>(next));
+  const RowTokens row_tokens(axis, g, group, next);
   const auto token_of = [&](int row) { return row_tokens.tokens[row]; };
   load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
   load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
@@ -169,66 +163,66 @@ __global__ void __launch_bounds__(kThreads)
     float dq[kPieces][4] = {};
 
     if (busy) {
-      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, scores + local * pitch, pitch);
+      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions + local * pitch, pitch);
       __syncwarp();
       if (lane < 16 && rows.first + lane < rows_used) {
-        const float* const own = scores + (local + lane) * pitch;
-        line_positions(p.span, axis.length, rows.first + lane - row_tokens.line_begin[rows.first + lane],
-                       positions + (local + lane) * pitch,
+        float* const own = positions + (local + lane) * pitch;
+        line_positions(p.span, axis.length,
+                       rows.first + lane - row_tokens.line_begin[rows.first + lane], own,
                        [&](int m) { return sigmoid<T>(gate_scale * own[m] + gate_offset); });
       }
     }
     for (int set = 0; set < p.sets; ++set) {
       const bool from_q = set == 0 && p.first_from_q;
       const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
-      const TableView table{p.tables[set][params.axis] + head * p.table_head_stride +
-                                std::int64_t(axis.table_first) * g.head_size,
-                            axis.positions, g.head_size};
+      const TableTile<T, HeadSize> table({p.tables[set][params.axis] + head * p.table_head_stride +
+                                              std::int64_t(axis.table_first) * g.head_size,
+                                          axis.positions, g.head_size},
+                                         table_place);
+      __syncthreads();
       if (busy) {
+        float* const own_values = values + local * value_pitch;
+        table.values(rows, source, own_values, value_pitch);
+        __syncwarp();
         const int row = lane % 16;
         const int token = token_of(rows.first + row);
-        for (int m = lane / 16; m < axis.length; m += 2)
-          given[(local + row) * pitch + m] = token < 0 ? 0.0F : gradient_at(set, m, token);
-        for (int i = lane; i < 16 * value_pitch; i += 32) dvalues[local * value_pitch + i] = 0.0F;
-        table_values<T, HeadSize>(rows, source, table, values + local * value_pitch,
-                                  value_pitch);
-        __syncwarp();
-        if (lane < 16 && rows.first + lane < rows_used) {
-          const int own = (local + lane) * pitch, own_values = (local + lane) * value_pitch;
-          spread_over_table(axis, positions + own, given + own, values + own_values,
-                            dvalues + own_values, dp + own, set == 0);
+#pragma unroll 4
+        for (int m = lane / 16; m < axis.length; m += 2) {
+          const int at_m = (local + row) * pitch + m;
+          const Between between(positions[at_m], axis);
+          const float* z = own_values + row * value_pitch;
+          float slope = 0.0F;
+          if (token >= 0 && !between.clamped)
+            slope = gradient_at(set, m, token) * (z[between.above] - z[between.below]);
+          dp[at_m] = set == 0 ? slope : dp[at_m] + slope;
         }
         __syncwarp();
+        for (int i = lane; i < 16 * value_pitch; i += 32) own_values[i] = 0.0F;
+        __syncwarp();
+        if (lane < 16 && token >= 0)
+          spread_over_table(axis, positions + (local + row) * pitch, own_values + row * value_pitch,
+                            [&](int m) { return gradient_at(set, m, token); });
+        __syncwarp();
         // The source's own gradient, dz · table.
-        const auto add_to_source = [&](float(&target)[kPieces][4]) {
-          for (int r = 0; r < axis.positions; r += 16) {
-            const auto fragment = make_a<T>([&](int row_, int k_) {
-              return dvalues[(local + row_) * value_pitch + r + k_];
-            });
-#pragma unroll
-            for (int piece = 0; piece < kPieces; ++piece)
-              table.by_columns<T>(r, piece * 8).multiply_add_to(target[piece], fragment);
-          }
-        };
         if (from_q) {
-          add_to_source(dq);
+          table.add_product(dq, own_values, value_pitch);
         } else if (TilesPerWarp == 1 || tile < kWarps) {
-          add_to_source(dk[0]);
+          table.add_product(dk[0], own_values, value_pitch);
         } else {
-          add_to_source(dk[TilesPerWarp - 1]);
+          table.add_product(dk[TilesPerWarp - 1], own_values, value_pitch);
         }
       }
       __syncthreads();
       // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
       if (params.all.dtables[params.axis] != nullptr) {
-        float* const partial = params.all.dtables[params.axis] +
-                               (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions *
-                                   g.head_size;
+        float* const partial =
+            params.all.dtables[params.axis] +
+            (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions * g.head_size;
         for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
           float c[kPieces][4] = {};
           for (int row = 0; row < chunk_tiles * 16; row += 16) {
             const auto fragment = make_a<T>(
-                [&](int r_, int k_) { return dvalues[(row + k_) * value_pitch + r + r_]; });
+                [&](int r_, int k_) { return values[(row + k_) * value_pitch + r + r_]; });
 #pragma unroll
             for (int piece = 0; piece < kPieces; piece += 2) {
               FragmentB<T> b[2];
@@ -252,17 +246,19 @@ __global__ void __launch_bounds__(kThreads)
     }
 
     if (busy) {
+      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions + local * pitch, pitch);
+      __syncwarp();
       if (lane < 16 && rows.first + lane < rows_used) {
         const int own = (local + lane) * pitch;
-        back_through_gates<T>(p.span, axis.length, rows.first + lane - row_tokens.line_begin[rows.first + lane], scores + own,
-                           dp + own, gate_scale, gate_offset, dscale, doffset);
+        back_through_gates<T>(p.span, axis.length,
+                              rows.first + lane - row_tokens.line_begin[rows.first + lane],
+                              positions + own, dp + own, gate_scale, gate_offset, dscale, doffset);
       }
       __syncwarp();
       // dq += dt · k along the line.
       for (int column = rows.low; column < rows.high; column += 16) {
         const auto fragment = make_a<T>([&](int row, int k_) {
-          const int place =
-              column + k_ - row_tokens.line_begin[rows.first + row];
+          const int place = column + k_ - row_tokens.line_begin[rows.first + row];
           const bool inside = place >= 0 && place < axis.length && rows.first + row < rows_used;
           return inside ? dp[(local + row) * pitch + place] : 0.0F;
         });
@@ -292,10 +288,8 @@ __global__ void __launch_bounds__(kThreads)
         const int group_row = first_tile * 16 + row;
         if (group_row + 16 <= keys.low || group_row >= keys.high) continue;
         const auto fragment = make_a<T>([&](int key, int k_) {
-          const int place =
-              keys.first + key - row_tokens.line_begin[group_row + k_];
-          const bool inside =
-              place >= 0 && place < axis.length && group_row + k_ < rows_used;
+          const int place = keys.first + key - row_tokens.line_begin[group_row + k_];
+          const bool inside = place >= 0 && place < axis.length && group_row + k_ < rows_used;
           return inside ? dp[(row + k_) * pitch + place] : 0.0F;
         });
 #pragma unroll
@@ -346,9 +340,7 @@ void stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
                     " patches, and the fused backward pass takes up to " +
                     std::to_string(kMaxLine) + "; use the reference operators");
       int chunk = 4;
-      const auto bytes = [&] {
-        return stage_one_backward_bytes<T>(lines, p.stage.sets, kSize, chunk);
-      };
+      const auto bytes = [&] { return stage_one_backward_bytes<T, kSize>(lines, chunk); };
       while (chunk > 1 && bytes() > shared_memory_limit()) chunk /= 2;
       const auto kernel = lines.group_rows > kRowTile ? stage_one_backward_kernel<T, kSize, 2>
                                                       : stage_one_backward_kernel<T, kSize, 1>;

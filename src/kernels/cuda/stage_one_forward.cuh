@@ -5,9 +5,9 @@
 /// Stage 1 forward: a block takes a group of lines of one axis of one head.
 namespace sape2::kernels::cuda {
 
-template <class T>
-__host__ __device__ int stage_one_forward_bytes(const AxisLines& axis, int head_size) {
-  return 2 * Tile<T>::bytes(axis.group_rows, head_size) +
+template <class T, int HeadSize>
+int stage_one_forward_bytes(const AxisLines& axis) {
+  return 2 * Tile<T>::bytes(axis.group_rows, HeadSize) + TableTile<T, HeadSize>::bytes(axis) +
          kRowTile * (line_pitch(axis) + table_pitch(axis)) * 4 + RowTokens::bytes(axis);
 }
 
@@ -31,26 +31,24 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t batch_head = blockIdx.x / groups;
   const int image = batch_head / g.heads, head = batch_head % g.heads;
   const int axis_index = blockIdx.x % groups >= p.axes[0].groups;
-  const AxisLines& axis = p.axes[axis_index];
+  const AxisLines axis = p.axes[axis_index];
   const int group = blockIdx.x % groups - axis_index * p.axes[0].groups;
 
   const Tile<T> q{shared, axis.group_rows, HeadSize};
-  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows,
-                  HeadSize};
+  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows, HeadSize};
+  unsigned char* const table_place = shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize);
   float* const scratch =
-      reinterpret_cast<float*>(shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize));
+      reinterpret_cast<float*>(table_place + TableTile<T, HeadSize>::bytes(axis));
   const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
   float* const positions = scratch + threadIdx.x / 32 * 16 * (pitch + value_pitch);
   float* const values = positions + 16 * pitch;
 
-  const RowTokens row_tokens(
-      axis, g, group, reinterpret_cast<int*>(scratch + kRowTile * (pitch + value_pitch)));
+  const RowTokens row_tokens(axis, g, group,
+                             reinterpret_cast<int*>(scratch + kRowTile * (pitch + value_pitch)));
   const auto token_of = [&](int row) { return row_tokens.tokens[row]; };
   load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
   load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
   commit_copies();
-  wait_for_copies<0>();
-  __syncthreads();
 
   const auto& to = params.vectors;
   const auto wide_place = [&](int set) {
@@ -65,28 +63,30 @@ __global__ void __launch_bounds__(kThreads)
   const float gate_offset = per_head(p.gate_offset, head, 0.0F);
   const int lane = threadIdx.x % 32;
   const int rows_used = axis.group * axis.length;
-  for (int first = threadIdx.x / 32 * 16; first < rows_used; first += kRowTile) {
-    const RowTile rows(axis, first);
-    line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions, pitch);
-    __syncwarp();
-    if (lane < 16 && first + lane < rows_used) {
-      float* const own = positions + lane * pitch;
-      line_positions(p.span, axis.length, first + lane - row_tokens.line_begin[first + lane], own,
-                     [&](int m) { return sigmoid<T>(gate_scale * own[m] + gate_offset); });
-    }
-    for (int set = 0; set < p.sets; ++set) {
-      const bool from_q = set == 0 && p.first_from_q;
-      const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
-      const TableView table{p.tables[set][axis_index] + head * p.table_head_stride +
-                                std::int64_t(axis.table_first) * g.head_size,
-                            axis.positions, g.head_size};
+  for (int set = 0; set < p.sets; ++set) {
+    const bool from_q = set == 0 && p.first_from_q;
+    const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
+    __syncthreads();
+    const TableTile<T, HeadSize> table({p.tables[set][axis_index] + head * p.table_head_stride +
+                                            std::int64_t(axis.table_first) * g.head_size,
+                                        axis.positions, g.head_size},
+                                       table_place);
+    wait_for_copies<0>();
+    __syncthreads();
+    for (int first = threadIdx.x / 32 * 16; first < rows_used; first += kRowTile) {
+      const RowTile rows(axis, first);
+      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions, pitch);
+      table.values(rows, source, values, value_pitch);
       __syncwarp();
-      table_values<T, HeadSize>(rows, source, table, values, value_pitch);
+      if (lane < 16 && first + lane < rows_used) {
+        float* const own = positions + lane * pitch;
+        line_positions(p.span, axis.length, first + lane - row_tokens.line_begin[first + lane], own,
+                       [&](int m) { return sigmoid<T>(gate_scale * own[m] + gate_offset); });
+      }
       __syncwarp();
       const int row = lane % 16;
       const int token = first + row < rows_used ? token_of(first + row) : -1;
-      if (token < 0) continue;
-      for (int m = lane / 16; m < axis.length; m += 2) {
+      for (int m = lane / 16; m < axis.length && token >= 0; m += 2) {
         const Between at(positions[row * pitch + m], axis);
         const float* z = values + row * value_pitch;
         const float u = at.weight * z[at.above] + (1.0F - at.weight) * z[at.below];
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(kThreads)
           place = to.add_sets && set > 0 ? place + u : u;
         }
       }
+      __syncwarp();
     }
-    __syncwarp();
   }
 }
 
@@ -110,8 +110,8 @@ void stage_one_forward(const StageOneForward& p, cudaStream_t stream) {
   const std::int64_t blocks = p.stage.geometry.batch_heads * (axes[0].groups + axes[1].groups);
   dispatch_head_size<T>(p.stage.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
-    const int x = stage_one_forward_bytes<T>(axes[0], kSize);
-    const int y = stage_one_forward_bytes<T>(axes[1], kSize);
+    const int x = stage_one_forward_bytes<T, kSize>(axes[0]);
+    const int y = stage_one_forward_bytes<T, kSize>(axes[1]);
     launch(stage_one_forward_kernel<T, kSize>, blocks, 1, kThreads, x > y ? x : y, stream, p);
   });
 }

@@ -16,9 +16,9 @@ __host__ __device__ constexpr int round_up(int value, int multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// (rows, columns) in shared memory, in pieces of 16 bytes. 16-bit tiles whose width is a multiple of
-/// 64 are swizzled: panels of 64 columns, the pieces of a row exchanged by the row's number; other rows
-/// are padded. Both ways the eight rows of a matrix load fall into different banks.
+/// (rows, columns) in shared memory, in pieces of 16 bytes. 16-bit tiles whose width is a multiple
+/// of 64 are swizzled: panels of 64 columns, the pieces of a row exchanged by the row's number;
+/// other rows are padded. Both ways the eight rows of a matrix load fall into different banks.
 template <class T>
 struct Tile {
   unsigned char* data;
@@ -37,8 +37,7 @@ struct Tile {
   }
 
   __device__ unsigned char* piece(int row, int index) const {
-    if (swizzled(columns))
-      return data + (index / 8 * rows + row) * 128 + ((index ^ row) % 8) * 16;
+    if (swizzled(columns)) return data + (index / 8 * rows + row) * 128 + ((index ^ row) % 8) * 16;
     return data + row * pitch(columns) + index * 16;
   }
   __device__ T& at(int row, int column) const {
@@ -112,8 +111,8 @@ __device__ HeadView<T> head_of(const View& view, std::int64_t image, std::int64_
 }
 
 /// Starts loading tokens `token_of(row)` (negative: a row of zeros) into the rows of a tile of
-/// `Columns` columns. `aligned`: every row of the tensor starts at 16 bytes and is a multiple of them
-/// long.
+/// `Columns` columns. `aligned`: every row of the tensor starts at 16 bytes and is a multiple of
+/// them long.
 template <int Columns, class T, class TokenOf>
 __device__ void load_rows(const Tile<T>& tile, const HeadView<const T>& from, int head_size,
                           bool aligned, TokenOf token_of) {

@@ -67,9 +67,10 @@ void sum_stage_one(SumJobs& sums, const StageOneParams& stage, const Encoding& e
       job.per_head = encoding.tables_per_head;
       sums.add(job);
     }
-  const auto add_gate = [&](float* out, float* const (&parts)[2]) {
+  const auto add_gate = [&](float* out, float* const(&parts)[2]) {
     SumJob job;
-    for (int axis = 0; axis < 2; ++axis) job.parts[axis] = {parts[axis], stage.axes[axis].groups, 1};
+    for (int axis = 0; axis < 2; ++axis)
+      job.parts[axis] = {parts[axis], stage.axes[axis].groups, 1};
     job.out = out;
     sums.add(job);
   };
@@ -81,7 +82,8 @@ std::size_t sape2_vectors_workspace(const VectorInputs& in, const Encoding& enco
   check_shape(in.shape, in.dtype, Form::direct, sets_of(encoding));
   check_encoding(encoding);
   Arena arena;
-  StageOneScratch(arena, stage_one_params(geometry_of(in.shape, in.dtype, {}), in.q, in.k, encoding));
+  StageOneScratch(arena,
+                  stage_one_params(geometry_of(in.shape, in.dtype, {}), in.q, in.k, encoding));
   return arena.used();
 }
 
@@ -110,8 +112,7 @@ void sape2_vectors_backward(const VectorInputs& in, const Encoding& encoding,
   const StageOneScratch partial(arena, stage);
   const VectorPlaces<const void*> places{
       .axes = {output_gradients.dx, output_gradients.dy}, .plain = true, .add_sets = false};
-  const auto p =
-      stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients, partial);
+  const auto p = stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients, partial);
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);

@@ -79,14 +79,4 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// ‖a − b‖ / ‖b‖; not a number where a has one that is none.
-inline double relative_error(const Numbers& a, const Numbers& b) {
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
-}
-
 }  // namespace sape2::kernels::test

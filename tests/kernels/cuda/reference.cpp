@@ -151,6 +151,7 @@ class Head {
         add_score(i, n, p_.scale * g);
         if (!p_.has_bias || i < prefix || n < prefix) continue;
         s_.dgain[head_] += bias_factor() * g * bias_[i * n_ + n];
+        s_.dgain_terms += std::abs(bias_factor() * g * bias_[i * n_ + n]);
         bias_back(i - prefix, n - prefix, bias_factor() * p_.gain[head_] * g);
       }
     }

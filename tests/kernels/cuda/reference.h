@@ -34,6 +34,7 @@ struct Problem {
 
 struct Solution {
   Numbers out, lse, dq, dk, dv, dgain, dgate_scale, dgate_offset;
+  double dgain_terms = 0;  // the sizes of what dgain sums up, which may cancel
   Numbers dtables[2][2];
   Numbers vectors[2], dvectors[2];
 };
