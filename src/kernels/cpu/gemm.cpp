@@ -10,6 +10,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
+namespace {
 
 // A block of kMaxRows × kMaxVectors sums stays in registers.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SCALAR
@@ -61,27 +62,24 @@ template <bool kTransposed, int kVectors>
 HWY_INLINE void rows_of_blocks(int m, int k, const float* a, int lda, const float* b, int ldb,
                                float* c, int ldc, bool add, PrefetchQueue* queue) {
   const std::ptrdiff_t row_step = kTransposed ? 1 : lda;
-  int r = 0;
-  for (; r + kMaxRows <= m; r += kMaxRows) {
-    block<kTransposed, kMaxRows, kVectors>(k, a + r * row_step, lda, b, ldb,
-                                           c + static_cast<std::ptrdiff_t>(r) * ldc, ldc, add);
+  while (m > 0) {
+    int rows = 1;
+    if (m >= kMaxRows) {
+      rows = kMaxRows;
+      block<kTransposed, kMaxRows, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    } else if (m >= 4) {
+      rows = 4;
+      block<kTransposed, 4, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    } else if (m >= 2) {
+      rows = 2;
+      block<kTransposed, 2, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    } else {
+      block<kTransposed, 1, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    }
     if (queue) queue->fetch_some();
-  }
-  a += r * row_step;
-  c += static_cast<std::ptrdiff_t>(r) * ldc;
-  switch (m - r) {
-    case 5:
-      return block<kTransposed, 5, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 4:
-      return block<kTransposed, 4, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 3:
-      return block<kTransposed, 3, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 2:
-      return block<kTransposed, 2, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 1:
-      return block<kTransposed, 1, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    default:
-      return;
+    m -= rows;
+    a += rows * row_step;
+    c += static_cast<std::ptrdiff_t>(rows) * ldc;
   }
 }
 
@@ -104,6 +102,8 @@ HWY_INLINE void any_gemm(int m, int n, int k, const float* a, int lda, const flo
     vectors -= take;
   }
 }
+
+}  // namespace
 
 void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc,
           bool add, PrefetchQueue* queue) {
