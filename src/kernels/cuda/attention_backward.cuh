@@ -169,6 +169,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     publish_to_matrix_unit();
     __syncthreads();
     tokens.note(tile + 2);
+    [[maybe_unused]] const auto place = columns.place(tile);
 
     // Logits, then weights.
     float weight[kPieces][4];
@@ -176,11 +177,11 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     [[maybe_unused]] float distance[kDistance ? kPieces : 1][4];
     row_product<HeadSize>(weight, a, b[buffer]);
     if constexpr (kDirectRows) {
-      if (columns.first_row(tile) == 0) {
-        bias.begin_part(columns, columns.part(tile), bias_factor);
+      if (place.first_row == 0) {
+        bias.begin_part(columns, place.part, bias_factor);
         direct_gradient.begin_part();
       }
-      bias.add_to_logits(weight, columns, tile, scale, bias_factor);
+      bias.add_to_logits(weight, columns, place.first_row, scale, bias_factor);
     } else if constexpr (kDistance) {
       bias.template bias<true>(distance, inverse, set, buffer, row, tile * kColumns);
     }
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     }
 
     if constexpr (!KeysAlongRows) {
-      if (!columns.full(tile)) {
+      if (!columns.full(tile, place)) {
 #pragma unroll
         for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
@@ -227,10 +228,9 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     add_column_product<T>(d_a, gradient, b[buffer]);
 
     if constexpr (kDirectRows) {
-      with_bias += direct_gradient.add(columns, tile, gradient, bias.y);
-      const int part = columns.part(tile);
-      if (tile + 1 == tiles || columns.part(tile + 1) != part)
-        with_bias += direct_gradient.end_part(columns, part, bias.x);
+      with_bias += direct_gradient.add(columns, place, gradient, bias.y);
+      if (columns.ends_part(tile, place))
+        with_bias += direct_gradient.end_part(columns, place.part, bias.x);
     }
     if constexpr (kDistance) {
 #pragma unroll

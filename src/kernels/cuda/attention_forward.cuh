@@ -91,12 +91,13 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
     publish_to_matrix_unit();
     __syncthreads();
     tokens.note(tile + 2);
+    const auto place = columns.place(tile);
 
     float logits[kPieces][4];
     row_product<HeadSize>(logits, queries, keys[buffer]);
     if constexpr (Form == BiasForm::direct) {
-      if (columns.first_row(tile) == 0) bias.begin_part(columns, columns.part(tile), bias_factor);
-      bias.add_to_logits(logits, columns, tile, scale, bias_factor);
+      if (place.first_row == 0) bias.begin_part(columns, place.part, bias_factor);
+      bias.add_to_logits(logits, columns, place.first_row, scale, bias_factor);
     } else if constexpr (kIsDistance<Form>) {
       float b[kPieces][4];
       bias.template bias<false>(b, nullptr, 0, buffer, row, tile * kColumns);
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
 #pragma unroll
         for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
     }
-    if (!columns.full(tile)) {
+    if (!columns.full(tile, place)) {
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll

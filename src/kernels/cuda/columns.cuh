@@ -19,7 +19,9 @@ struct PlainColumns {
     const int token = tile * Width + slot;
     return token < tokens ? token : -1;
   }
-  __device__ bool full(int tile) const { return (tile + 1) * Width <= tokens; }
+  struct Place {};
+  __device__ Place place(int) const { return {}; }
+  __device__ bool full(int tile, const Place&) const { return (tile + 1) * Width <= tokens; }
 };
 
 /// Whole grid rows, or equal parts of long ones, each padded to a multiple of 8: then a column of
@@ -42,24 +44,32 @@ struct GridColumns {
     const int prefix_rows = (prefix + part_width - 1) / part_width;
     return (parts - 1) * tiles_per_part + (rows + prefix_rows + rows_per_tile - 1) / rows_per_tile;
   }
-  __device__ int part(int tile) const { return min(tile / tiles_per_part, parts - 1); }
-  __device__ int first_row(int tile) const {
-    return (tile - part(tile) * tiles_per_part) * rows_per_tile;
+  /// Which part of the grid's columns a tile belongs to, and the grid row it begins at.
+  struct Place {
+    int part, first_row;
+  };
+  __device__ Place place(int tile) const {
+    const int part = parts == 1 ? 0 : min(tile / tiles_per_part, parts - 1);
+    return {part, (tile - part * tiles_per_part) * rows_per_tile};
+  }
+  __device__ bool ends_part(int tile, const Place& at) const {
+    return at.part + 1 < parts ? tile + 1 == (at.part + 1) * tiles_per_part : tile + 1 == tiles();
   }
   __device__ int token(int tile, int slot) const {
-    const int down = slot / part_width, across = slot % part_width;
+    const int down = slot / part_width, across = slot - down * part_width;
     if (down >= rows_per_tile) return -1;
-    const int y = first_row(tile) + down;
+    const Place at = place(tile);
+    const int y = at.first_row + down;
     if (y < rows) {
-      const int x = part(tile) * part_width + across;
+      const int x = at.part * part_width + across;
       return x < cols ? prefix + y * cols + x : -1;
     }
     const int token = (y - rows) * part_width + across;
-    return part(tile) == parts - 1 && token < prefix ? token : -1;
+    return at.part == parts - 1 && token < prefix ? token : -1;
   }
-  __device__ bool full(int tile) const {
+  __device__ bool full(int, const Place& at) const {
     return rows_per_tile * part_width == Width && parts * part_width == cols &&
-           first_row(tile) + rows_per_tile <= rows;
+           at.first_row + rows_per_tile <= rows;
   }
 };
 

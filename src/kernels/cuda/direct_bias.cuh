@@ -54,9 +54,9 @@ struct DirectRows {
   }
 
   /// logits = scale · scores + factor · bias for one tile.
-  __device__ void add_to_logits(float (&logits)[Pieces][4], const Columns& columns, int tile,
+  __device__ void add_to_logits(float (&logits)[Pieces][4], const Columns& columns, int first_row,
                                 float scale, float factor) const {
-    PieceCursor at(columns.first_row(tile), columns.part_width);
+    PieceCursor at(first_row, columns.part_width);
     float along_y[2] = {0.0F, 0.0F};
 #pragma unroll
     for (int piece = 0; piece < Pieces; ++piece, at.next()) {
@@ -103,16 +103,15 @@ struct DirectRowGradients {
   }
 
   /// Adds one tile; returns this lane's share of Σ gradient · y-part of the bias.
-  __device__ float add(const Columns& columns, int tile, const float (&gradient)[Pieces][4],
-                       const float* y) {
+  __device__ float add(const Columns& columns, const typename Columns::Place& place,
+                       const float (&gradient)[Pieces][4], const float* y) {
     const Lane lane;
-    const int part = columns.part(tile);
-    PieceCursor at(columns.first_row(tile), columns.part_width);
+    const int part = place.part, slots = columns.rows_per_tile * columns.part_width;
+    PieceCursor at(place.first_row, columns.part_width);
     float sum_y[2] = {0.0F, 0.0F}, with_bias = 0.0F;
 #pragma unroll
     for (int piece = 0; piece < Pieces; ++piece) {
-      const bool patch =
-          at.y < columns.rows && piece * 8 < columns.rows_per_tile * columns.part_width;
+      const bool patch = at.y < columns.rows && piece * 8 < slots;
       const int row = at.y;
       if (patch) {
 #pragma unroll
@@ -130,9 +129,9 @@ struct DirectRowGradients {
           sum += __shfl_xor_sync(0xffffffffu, sum, 2);
           sum_y[half] = 0.0F;
           if (lane.t == 0) {
-            const std::int64_t place = std::int64_t(row) * stride + half * 8;
-            if (with_gain) with_bias += sum * y[place];
-            dy[place] = (part == 0 ? 0.0F : dy[place]) + factor * sum;
+            const std::int64_t entry = std::int64_t(row) * stride + half * 8;
+            if (with_gain) with_bias += sum * y[entry];
+            dy[entry] = (part == 0 ? 0.0F : dy[entry]) + factor * sum;
           }
         }
       }
@@ -144,6 +143,10 @@ struct DirectRowGradients {
   __device__ float end_part(const Columns& columns, int part, const float* x) {
     const Lane lane;
     const int pieces = columns.part_width / 8;
+    int across[Pieces];
+#pragma unroll
+    for (int piece = 0, next = 0; piece < Pieces; ++piece, ++next)
+      across[piece] = next = next == pieces ? 0 : next;
     float with_bias = 0.0F;
 #pragma unroll
     for (int piece = 0; piece < Pieces; ++piece) {
@@ -152,7 +155,7 @@ struct DirectRowGradients {
       float sum[4] = {};
 #pragma unroll
       for (int below = piece; below < Pieces; ++below)
-        if ((below - piece) % pieces == 0)
+        if (across[below] == piece)
 #pragma unroll
           for (int e = 0; e < 4; ++e) sum[e] += sum_x[below][e];
 #pragma unroll

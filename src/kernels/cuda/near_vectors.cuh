@@ -32,11 +32,11 @@ __global__ void __launch_bounds__(kThreads)
     float sum = 0.0F;
     if (!kIsWide<T> && entry < entries)
       for (int s = 0; s < samples; ++s)
-        sum += from[std::int64_t(entry) * g.padded_tokens + g.prefix +
-                    std::int64_t(s) * patches / samples];
+        sum += from[std::int64_t(entry) * g.padded_tokens + g.prefix + s * (patches / samples)];
     shift[entry] = sum / samples;
   }
   __syncthreads();
+#pragma unroll 8
   for (int i = threadIdx.x; i < width * kRowTile; i += kThreads) {
     const int entry = i / kRowTile, row = i % kRowTile, token = first + row;
     const bool used = entry < entries && token >= g.prefix && token < g.tokens;

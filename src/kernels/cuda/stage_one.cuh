@@ -106,9 +106,11 @@ struct RowTokens {
 };
 
 /// q·k of the warp's patches with all patches of their lines, as scores[row][place in the line].
-template <class T, int HeadSize>
+/// Every score goes through `change` first.
+template <class T, int HeadSize, class Change>
 __device__ void line_scores(const AxisLines& axis, const RowTokens& tokens, const RowTile& rows,
-                            const Tile<T>& q, const Tile<T>& k, float* scores, int pitch) {
+                            const Tile<T>& q, const Tile<T>& k, float* scores, int pitch,
+                            Change change) {
   const Lane lane;
   for (int column = rows.low; column < rows.high; column += 16) {
     float c[2][4] = {};
@@ -130,7 +132,7 @@ __device__ void line_scores(const AxisLines& axis, const RowTokens& tokens, cons
         for (int e = 0; e < 2; ++e) {
           const int place = column + piece * 8 + 2 * lane.t + e - line_begin;
           if (place >= 0 && place < axis.length)
-            scores[row * pitch + place] = c[piece][2 * half + e];
+            scores[row * pitch + place] = change(c[piece][2 * half + e]);
         }
     }
   }
@@ -150,6 +152,7 @@ struct TableTile {
       : view(table), tile{shared, round_up(table.rows, 16), HeadSize} {
     if constexpr (!kIsWide<T>) {
       constexpr int kPairs = HeadSize / 2;
+#pragma unroll 8
       for (int i = threadIdx.x; i < tile.rows * kPairs; i += kThreads) {
         const float2 pair = view.pair_at(i / kPairs, i % kPairs * 2);
         *reinterpret_cast<std::uint32_t*>(&tile.at(i / kPairs, i % kPairs * 2)) =
@@ -206,19 +209,20 @@ struct TableTile {
   }
 };
 
-/// One patch's positions from the gates of its line; `own` is its place in it. May be in place.
-template <class Gate>
-__device__ void line_positions(Span span, int length, int own, float* positions, Gate gate) {
+/// One patch's positions from the gates of its line, in place; `own` is its place in it.
+__device__ inline void line_positions(Span span, int length, int own, float* line) {
+  float sum = 0.0F;
   if (span == Span::suffix) {
-    float sum = 0.0F;
-    for (int m = length - 1; m >= 0; --m) positions[m] = sum += gate(m);
+#pragma unroll 4
+    for (int m = length - 1; m >= 0; --m) line[m] = sum += line[m];
     return;
   }
-  float sum = 0.0F;
-  for (int m = own + 1; m < length; ++m) positions[m] = sum += gate(m);
+#pragma unroll 4
+  for (int m = own + 1; m < length; ++m) line[m] = sum += line[m];
   sum = 0.0F;
-  for (int m = own - 1; m >= 0; --m) positions[m] = sum -= gate(m);
-  positions[own] = 0.0F;
+#pragma unroll 4
+  for (int m = own - 1; m >= 0; --m) line[m] = sum -= line[m];
+  line[own] = 0.0F;
 }
 
 /// Row pitches of the float32 scratch, odd so that neighbouring rows fall into different banks.

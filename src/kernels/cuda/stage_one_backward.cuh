@@ -11,6 +11,10 @@ namespace sape2::kernels::cuda {
 /// A warp keeps the key gradients of at most two row tiles in registers.
 inline constexpr int kMaxLine = 16 * kWarps * 2;
 
+/// One lane walks along a line, so blocks must hide each other's waits.
+template <class T, int HeadSize>
+inline constexpr int kStageOneBlocks = kIsWide<T> || HeadSize > 64 ? 1 : 3;
+
 struct StageOneBackwardAxis {
   StageOneBackward all;
   int axis;
@@ -20,44 +24,34 @@ struct StageOneBackwardAxis {
 template <class T, int HeadSize>
 int stage_one_backward_bytes(const AxisLines& axis, int chunk) {
   return 2 * Tile<T>::bytes(axis.group_rows, HeadSize) + TableTile<T, HeadSize>::bytes(axis) +
-         16 * chunk * (2 * line_pitch(axis) + table_pitch(axis)) * 4 + RowTokens::bytes(axis);
+         16 * chunk * (3 * line_pitch(axis) + table_pitch(axis)) * 4 + RowTokens::bytes(axis);
 }
 
-/// Gradient of interpolation for one patch, spread over the table values' gradients; at(m) is the
-/// gradient of the vector's entry m.
-template <class At>
-__device__ void spread_over_table(const AxisLines& axis, const float* positions, float* dz, At at) {
-  float d = at(0);
+/// Gradient of interpolation for one patch: d spread over the table values' gradients.
+__device__ inline void spread_over_table(const AxisLines& axis, const float* positions,
+                                         const float* d, float* dz) {
   for (int m = 0; m < axis.length; ++m) {
-    const float following = m + 1 < axis.length ? at(m + 1) : 0.0F;
-    const Between between(positions[m], axis);
-    dz[between.above] += between.weight * d;
-    dz[between.below] += (1.0F - between.weight) * d;
-    d = following;
+    const Between at(positions[m], axis);
+    const float dm = d[m];
+    dz[at.above] += at.weight * dm;
+    dz[at.below] += (1.0F - at.weight) * dm;
   }
 }
 
-/// Positions' gradients to scores' gradients for one patch, in place; adds to the gates' sums.
-template <class T>
-__device__ void back_through_gates(Span span, int length, int own, const float* scores, float* dp,
-                                   float gate_scale, float gate_offset, float& dscale,
-                                   float& doffset) {
-  const auto finish = [&](int j, float dg) {
-    const float gate = sigmoid<T>(gate_scale * scores[j] + gate_offset);
-    const float dt = dg * gate * (1.0F - gate);
-    dscale += dt * scores[j];
-    doffset += dt;
-    dp[j] = gate_scale * dt;
-  };
+/// Positions' gradients to gates' gradients for one patch, in place.
+__device__ inline void back_through_positions(Span span, int length, int own, float* line) {
   float sum = 0.0F;
   if (span == Span::suffix) {
-    for (int j = 0; j < length; ++j) finish(j, sum += dp[j]);
+#pragma unroll 4
+    for (int j = 0; j < length; ++j) line[j] = sum += line[j];
     return;
   }
-  for (int j = length - 1; j > own; --j) finish(j, sum += dp[j]);
+#pragma unroll 4
+  for (int j = length - 1; j > own; --j) line[j] = sum += line[j];
   sum = 0.0F;
-  for (int j = 0; j < own; ++j) finish(j, sum -= dp[j]);
-  dp[own] = 0.0F;
+#pragma unroll 4
+  for (int j = 0; j < own; ++j) line[j] = sum -= line[j];
+  line[own] = 0.0F;
 }
 
 /// Adds one of this lane's rows of a result to a row of a tensor. All is read before the first word
@@ -99,7 +93,7 @@ __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int hea
 }
 
 template <class T, int HeadSize, int TilesPerWarp>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kStageOneBlocks<T, HeadSize>)
     stage_one_backward_kernel(const __grid_constant__ StageOneBackwardAxis params) {
   constexpr int kPieces = HeadSize / 8;
   extern __shared__ __align__(128) unsigned char shared[];
@@ -113,8 +107,8 @@ __global__ void __launch_bounds__(kThreads)
   const Lane at;
 
   // Shared memory: q and k of the group, the table; for the rows in work: positions (before and
-  // after that scores), the positions' gradients, and table values, which give way to their
-  // gradients.
+  // after that scores), the gradients of positions and of vectors, and table values, which give way
+  // to their gradients.
   const Tile<T> q{shared, axis.group_rows, HeadSize};
   unsigned char* place = shared + Tile<T>::bytes(axis.group_rows, HeadSize);
   const Tile<T> k{place, axis.group_rows, HeadSize};
@@ -125,7 +119,8 @@ __global__ void __launch_bounds__(kThreads)
   const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
   float* const positions = reinterpret_cast<float*>(place);
   float* const dp = positions + chunk_rows * pitch;
-  float* const values = dp + chunk_rows * pitch;
+  float* const given = dp + chunk_rows * pitch;
+  float* const values = given + chunk_rows * pitch;
   int* const next = reinterpret_cast<int*>(values + chunk_rows * value_pitch);
 
   const RowTokens row_tokens(axis, g, group, next);
@@ -163,14 +158,14 @@ __global__ void __launch_bounds__(kThreads)
     float dq[kPieces][4] = {};
 
     if (busy) {
-      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions + local * pitch, pitch);
+      line_scores<T, HeadSize>(
+          axis, row_tokens, rows, q, k, positions + local * pitch, pitch,
+          [&](float score) { return sigmoid<T>(gate_scale * score + gate_offset); });
       __syncwarp();
-      if (lane < 16 && rows.first + lane < rows_used) {
-        float* const own = positions + (local + lane) * pitch;
+      if (lane < 16 && rows.first + lane < rows_used)
         line_positions(p.span, axis.length,
-                       rows.first + lane - row_tokens.line_begin[rows.first + lane], own,
-                       [&](int m) { return sigmoid<T>(gate_scale * own[m] + gate_offset); });
-      }
+                       rows.first + lane - row_tokens.line_begin[rows.first + lane],
+                       positions + (local + lane) * pitch);
     }
     for (int set = 0; set < p.sets; ++set) {
       const bool from_q = set == 0 && p.first_from_q;
@@ -186,22 +181,25 @@ __global__ void __launch_bounds__(kThreads)
         __syncwarp();
         const int row = lane % 16;
         const int token = token_of(rows.first + row);
+#pragma unroll 8
+        for (int m = lane / 16; m < axis.length; m += 2)
+          given[(local + row) * pitch + m] = token < 0 ? 0.0F : gradient_at(set, m, token);
+        __syncwarp();
 #pragma unroll 4
         for (int m = lane / 16; m < axis.length; m += 2) {
           const int at_m = (local + row) * pitch + m;
           const Between between(positions[at_m], axis);
           const float* z = own_values + row * value_pitch;
-          float slope = 0.0F;
-          if (token >= 0 && !between.clamped)
-            slope = gradient_at(set, m, token) * (z[between.above] - z[between.below]);
+          const float slope =
+              between.clamped ? 0.0F : given[at_m] * (z[between.above] - z[between.below]);
           dp[at_m] = set == 0 ? slope : dp[at_m] + slope;
         }
         __syncwarp();
         for (int i = lane; i < 16 * value_pitch; i += 32) own_values[i] = 0.0F;
         __syncwarp();
         if (lane < 16 && token >= 0)
-          spread_over_table(axis, positions + (local + row) * pitch, own_values + row * value_pitch,
-                            [&](int m) { return gradient_at(set, m, token); });
+          spread_over_table(axis, positions + (local + row) * pitch, given + (local + row) * pitch,
+                            own_values + row * value_pitch);
         __syncwarp();
         // The source's own gradient, dz · table.
         if (from_q) {
@@ -246,13 +244,24 @@ __global__ void __launch_bounds__(kThreads)
     }
 
     if (busy) {
-      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions + local * pitch, pitch);
+      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions + local * pitch, pitch,
+                               [](float score) { return score; });
+      if (lane < 16 && rows.first + lane < rows_used)
+        back_through_positions(p.span, axis.length,
+                               rows.first + lane - row_tokens.line_begin[rows.first + lane],
+                               dp + (local + lane) * pitch);
       __syncwarp();
-      if (lane < 16 && rows.first + lane < rows_used) {
-        const int own = (local + lane) * pitch;
-        back_through_gates<T>(p.span, axis.length,
-                              rows.first + lane - row_tokens.line_begin[rows.first + lane],
-                              positions + own, dp + own, gate_scale, gate_offset, dscale, doffset);
+      if (rows.first + lane % 16 < rows_used) {
+#pragma unroll 4
+        for (int m = lane / 16; m < axis.length; m += 2) {
+          const int at_m = (local + lane % 16) * pitch + m;
+          const float score = positions[at_m];
+          const float gate = sigmoid<T>(gate_scale * score + gate_offset);
+          const float dt = dp[at_m] * gate * (1.0F - gate);
+          dscale += dt * score;
+          doffset += dt;
+          dp[at_m] = gate_scale * dt;
+        }
       }
       __syncwarp();
       // dq += dt · k along the line.
@@ -341,6 +350,8 @@ void stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
                     std::to_string(kMaxLine) + "; use the reference operators");
       int chunk = 4;
       const auto bytes = [&] { return stage_one_backward_bytes<T, kSize>(lines, chunk); };
+      // Two blocks to a multiprocessor where that can be had.
+      while (chunk > 2 && bytes() > shared_memory_limit() / 2) chunk /= 2;
       while (chunk > 1 && bytes() > shared_memory_limit()) chunk /= 2;
       const auto kernel = lines.group_rows > kRowTile ? stage_one_backward_kernel<T, kSize, 2>
                                                       : stage_one_backward_kernel<T, kSize, 1>;

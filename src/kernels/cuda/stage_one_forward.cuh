@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(kThreads)
 
   const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
   const float gate_offset = per_head(p.gate_offset, head, 0.0F);
+  const auto gate = [&](float score) { return sigmoid<T>(gate_scale * score + gate_offset); };
   const int lane = threadIdx.x % 32;
   const int rows_used = axis.group * axis.length;
   for (int set = 0; set < p.sets; ++set) {
@@ -75,13 +76,12 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     for (int first = threadIdx.x / 32 * 16; first < rows_used; first += kRowTile) {
       const RowTile rows(axis, first);
-      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions, pitch);
+      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions, pitch, gate);
       table.values(rows, source, values, value_pitch);
       __syncwarp();
       if (lane < 16 && first + lane < rows_used) {
-        float* const own = positions + lane * pitch;
-        line_positions(p.span, axis.length, first + lane - row_tokens.line_begin[first + lane], own,
-                       [&](int m) { return sigmoid<T>(gate_scale * own[m] + gate_offset); });
+        line_positions(p.span, axis.length, first + lane - row_tokens.line_begin[first + lane],
+                       positions + lane * pitch);
       }
       __syncwarp();
       const int row = lane % 16;
