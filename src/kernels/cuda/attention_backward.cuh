@@ -38,21 +38,46 @@ int backward_shared_bytes(const AttentionParams& p) {
   return bytes;
 }
 
-/// dout · out of the rows of one block, into `delta`; 16 lanes take a row.
+/// Sixteen bytes of a tensor as numbers.
 template <class T>
+__device__ void widen_piece(const uint4& piece, float (&numbers)[16 / sizeof(T)]) {
+  const std::uint32_t words[4] = {piece.x, piece.y, piece.z, piece.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (kIsWide<T>) {
+      numbers[i] = __uint_as_float(words[i]);
+    } else {
+      const float2 pair = unpack<T>(words[i]);
+      numbers[2 * i] = pair.x;
+      numbers[2 * i + 1] = pair.y;
+    }
+  }
+}
+
+/// dout · out of the rows of one block, into `delta`; a group of lanes takes a row.
+template <class T, int HeadSize>
 __device__ void rows_delta(const BackwardParams& p, int image, int head, int first_row,
                            float* delta) {
+  constexpr int kPerPiece = Tile<T>::kPerPiece, kLanes = HeadSize / kPerPiece;
   const auto& g = p.forward.geometry;
   const auto out = head_of<T>(p.out, image, head), dout = head_of<T>(p.dout, image, head);
-  const int lane = threadIdx.x % 16;
-  for (int r = threadIdx.x / 16; r < kRowTile; r += kThreads / 16) {
+  const int lane = threadIdx.x % kLanes, column = lane * kPerPiece;
+#pragma unroll 4
+  for (int r = threadIdx.x / kLanes; r < kRowTile; r += kThreads / kLanes) {
     const int token = first_row + r;
     float sum = 0.0F;
-    if (token < g.tokens)
-      for (int c = lane; c < g.head_size; c += 16)
-        sum += widen(out.row(token)[c]) * widen(dout.row(token)[c]);
+    if (token < g.tokens && g.aligned && column < g.head_size) {
+      float a[kPerPiece], b[kPerPiece];
+      widen_piece<T>(*reinterpret_cast<const uint4*>(out.row(token) + column), a);
+      widen_piece<T>(*reinterpret_cast<const uint4*>(dout.row(token) + column), b);
 #pragma unroll
-    for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+      for (int i = 0; i < kPerPiece; ++i) sum += a[i] * b[i];
+    } else if (token < g.tokens) {
+      for (int c = column; c < min(column + kPerPiece, g.head_size); ++c)
+        sum += widen(out.row(token)[c]) * widen(dout.row(token)[c]);
+    }
+#pragma unroll
+    for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (lane == 0) delta[r] = sum;
   }
 }
@@ -70,10 +95,10 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
 
   const AttentionParams& p = params.forward;
   const auto& g = p.geometry;
-  const int row_tiles = g.padded_tokens / kRowTile;
-  const std::int64_t batch_head = blockIdx.x / row_tiles;
-  const int first_row = blockIdx.x % row_tiles * kRowTile;
-  const int image = batch_head / g.heads, head = batch_head % g.heads;
+  const unsigned row_tiles = g.padded_tokens / kRowTile, head_index = blockIdx.x / row_tiles;
+  const int first_row = (blockIdx.x - head_index * row_tiles) * kRowTile;
+  const int image = head_index / unsigned(g.heads), head = head_index - image * g.heads;
+  const std::int64_t batch_head = head_index;
   const Lane lane;
   const int warp_row = threadIdx.x / 32 * 16;
   const int row = first_row + warp_row + lane.g;
@@ -102,8 +127,8 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
   const auto q = head_of<T>(p.q, image, head), k = head_of<T>(p.k, image, head);
   const auto v = head_of<T>(p.v, image, head), dout = head_of<T>(params.dout, image, head);
   const auto row_token = [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; };
-  load_rows<HeadSize>(a, KeysAlongRows ? k : q, g.head_size, g.aligned, row_token);
-  load_rows<HeadSize>(da, KeysAlongRows ? v : dout, g.head_size, g.aligned, row_token);
+  load_rows<HeadSize, kRowTile>(a, KeysAlongRows ? k : q, g.head_size, g.aligned, row_token);
+  load_rows<HeadSize, kRowTile>(da, KeysAlongRows ? v : dout, g.head_size, g.aligned, row_token);
   BiasOf<T, kPieces, Form, KeysAlongRows> bias(p, batch_head, first_row, row, aligned_shared(next));
 
   float* const delta = params.delta + batch_head * g.tokens;
@@ -120,8 +145,10 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     if constexpr (KeysAlongRows)
       for (int slot = threadIdx.x; slot < kColumns; slot += kThreads)
         column_rows[buffer * kColumns + slot] = query_row(token_of(slot));
-    load_rows<HeadSize>(b[buffer], KeysAlongRows ? q : k, g.head_size, g.aligned, token_of);
-    load_rows<HeadSize>(db[buffer], KeysAlongRows ? dout : v, g.head_size, g.aligned, token_of);
+    load_rows<HeadSize, kColumns>(b[buffer], KeysAlongRows ? q : k, g.head_size, g.aligned,
+                                  token_of);
+    load_rows<HeadSize, kColumns>(db[buffer], KeysAlongRows ? dout : v, g.head_size, g.aligned,
+                                  token_of);
     if constexpr (kDistance) bias.load_columns(buffer, tile * kColumns);
     if constexpr (kDirect && KeysAlongRows) bias.load(buffer, tile * kColumns);
     commit_copies();
@@ -130,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
 
   float3 own_rows[2];
   if constexpr (!KeysAlongRows) {
-    rows_delta<T>(params, image, head, first_row, scratch);
+    rows_delta<T, HeadSize>(params, image, head, first_row, scratch);
     __syncthreads();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

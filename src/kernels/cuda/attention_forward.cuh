@@ -36,10 +36,10 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
   extern __shared__ unsigned char shared[];
 
   const auto& g = p.geometry;
-  const int row_tiles = g.padded_tokens / kRowTile;
-  const std::int64_t batch_head = blockIdx.x / row_tiles;
-  const int first_row = blockIdx.x % row_tiles * kRowTile;
-  const int image = batch_head / g.heads, head = batch_head % g.heads;
+  const unsigned row_tiles = g.padded_tokens / kRowTile, head_index = blockIdx.x / row_tiles;
+  const int first_row = (blockIdx.x - head_index * row_tiles) * kRowTile;
+  const int image = head_index / unsigned(g.heads), head = head_index - image * g.heads;
+  const std::int64_t batch_head = head_index;
   const Lane lane;
   const int row = first_row + threadIdx.x / 32 * 16 + lane.g;  // of this lane: row and row + 8
 
@@ -58,15 +58,16 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
   next += ColumnTokens<Columns, kColumns>::bytes();
 
   const auto k_head = head_of<T>(p.k, image, head), v_head = head_of<T>(p.v, image, head);
-  load_rows<HeadSize>(queries, head_of<T>(p.q, image, head), g.head_size, g.aligned,
-                      [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; });
+  load_rows<HeadSize, kRowTile>(
+      queries, head_of<T>(p.q, image, head), g.head_size, g.aligned,
+      [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; });
   BiasOf<T, kPieces, Form> bias(p, batch_head, first_row, row, aligned_shared(next));
 
   const auto load_tile = [&](int tile) {
     const int buffer = tile % 2;
     const auto token_of = [&](int slot) { return tokens(tile, slot); };
-    load_rows<HeadSize>(keys[buffer], k_head, g.head_size, g.aligned, token_of);
-    load_rows<HeadSize>(values[buffer], v_head, g.head_size, g.aligned, token_of);
+    load_rows<HeadSize, kColumns>(keys[buffer], k_head, g.head_size, g.aligned, token_of);
+    load_rows<HeadSize, kColumns>(values[buffer], v_head, g.head_size, g.aligned, token_of);
     if constexpr (kIsDistance<Form>) bias.load_columns(buffer, tile * kColumns);
     commit_copies();
   };

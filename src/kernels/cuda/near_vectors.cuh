@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = p.geometry;
   const int axis = blockIdx.y;
   const int entries = axis ? g.rows : g.cols, width = p.widths[axis];
-  const int row_tiles = g.padded_tokens / kRowTile;
-  const std::int64_t head = blockIdx.x / row_tiles;  // of all sets
-  const int first = blockIdx.x % row_tiles * kRowTile;
+  const unsigned row_tiles = g.padded_tokens / kRowTile, head_index = blockIdx.x / row_tiles;
+  const int first = (blockIdx.x - head_index * row_tiles) * kRowTile;
+  const std::int64_t head = head_index;  // of all sets
   const float* const from = p.vectors[axis] + head * entries * g.padded_tokens;
   const Tile<T> tile{shared, kRowTile, width};
   float* const shift = reinterpret_cast<float*>(shared + Tile<T>::bytes(kRowTile, width));

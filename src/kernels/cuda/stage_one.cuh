@@ -18,9 +18,11 @@ struct TableView {
   }
   /// Two neighbours of a row, column even.
   __device__ float2 pair_at(int row, int column) const {
-    if (head_size % 2 != 0) return make_float2(at(row, column), at(row, column + 1));
-    if (row >= rows || column >= head_size) return make_float2(0.0F, 0.0F);
-    return *reinterpret_cast<const float2*>(data + row * head_size + column);
+    const bool in_pairs = head_size % 2 == 0 && reinterpret_cast<std::uintptr_t>(data) % 8 == 0;
+    if (!in_pairs) return make_float2(at(row, column), at(row, column + 1));
+    const auto pair = *reinterpret_cast<const float2*>(data + min(row, rows - 1) * head_size +
+                                                       min(column, head_size - 2));
+    return row < rows && column < head_size ? pair : make_float2(0.0F, 0.0F);
   }
   /// B = tableᵀ: its columns are table rows row … row+7.
   __device__ FragmentB<float> by_rows(int row, int column) const {

@@ -54,41 +54,40 @@ __device__ inline void back_through_positions(Span span, int length, int own, fl
   line[own] = 0.0F;
 }
 
-/// Adds one of this lane's rows of a result to a row of a tensor. All is read before the first word
-/// is written: one wait instead of many.
+/// Adds one of this lane's rows of a result to a row of a tensor. In the aligned case all is read,
+/// without branches, before the first word is written: one wait instead of many.
 template <class T, int Pieces>
 __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int head_size,
                            bool aligned) {
   const Lane lane;
-  float2 sum[Pieces];
+  if (!aligned) {
+#pragma unroll 1
+    for (int column = 2 * lane.t; column < head_size; column += 8)
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece) {
-    const int column = piece * 8 + 2 * lane.t;
-    float2 old = make_float2(0.0F, 0.0F);
-    if (column < head_size) {
-      if (!aligned) {
-        old.x = widen(to[column]);
-        if (column + 1 < head_size) old.y = widen(to[column + 1]);
-      } else if constexpr (kIsWide<T>) {
-        old = *reinterpret_cast<const float2*>(to + column);
-      } else {
-        old = unpack<T>(*reinterpret_cast<const std::uint32_t*>(to + column));
-      }
-    }
-    sum[piece] = make_float2(old.x + c[piece][2 * half], old.y + c[piece][2 * half + 1]);
+      for (int piece = 0; piece < Pieces; ++piece)
+        if (column / 8 == piece) {
+          to[column] = narrow<T>(widen(to[column]) + c[piece][2 * half]);
+          if (column + 1 < head_size)
+            to[column + 1] = narrow<T>(widen(to[column + 1]) + c[piece][2 * half + 1]);
+        }
+    return;
   }
+  using Pair = std::conditional_t<kIsWide<T>, float2, std::uint32_t>;
+  Pair pairs[Pieces];
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+    pairs[piece] = *reinterpret_cast<const Pair*>(to + min(piece * 8 + 2 * lane.t, head_size - 2));
 #pragma unroll
   for (int piece = 0; piece < Pieces; ++piece) {
-    const int column = piece * 8 + 2 * lane.t;
-    if (column >= head_size) continue;
-    if (!aligned) {
-      to[column] = narrow<T>(sum[piece].x);
-      if (column + 1 < head_size) to[column + 1] = narrow<T>(sum[piece].y);
-    } else if constexpr (kIsWide<T>) {
-      *reinterpret_cast<float2*>(to + column) = sum[piece];
+    float2 sum;
+    if constexpr (kIsWide<T>) {
+      sum = pairs[piece];
     } else {
-      *reinterpret_cast<std::uint32_t*>(to + column) = pack<T>(sum[piece].x, sum[piece].y);
+      sum = unpack<T>(pairs[piece]);
     }
+    set<T>(pairs[piece], sum.x + c[piece][2 * half], sum.y + c[piece][2 * half + 1]);
+    const int column = piece * 8 + 2 * lane.t;
+    if (column < head_size) *reinterpret_cast<Pair*>(to + column) = pairs[piece];
   }
 }
 
@@ -100,9 +99,10 @@ __global__ void __launch_bounds__(kThreads, kStageOneBlocks<T, HeadSize>)
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
   const AxisLines axis = p.axes[params.axis];
-  const std::int64_t batch_head = blockIdx.x / axis.groups;
-  const int group = blockIdx.x % axis.groups;
-  const int image = batch_head / g.heads, head = batch_head % g.heads;
+  const unsigned head_index = blockIdx.x / unsigned(axis.groups);
+  const int group = blockIdx.x - head_index * axis.groups;
+  const int image = head_index / unsigned(g.heads), head = head_index - image * g.heads;
+  const std::int64_t batch_head = head_index;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Lane at;
 
@@ -132,15 +132,12 @@ __global__ void __launch_bounds__(kThreads, kStageOneBlocks<T, HeadSize>)
   __syncthreads();
 
   const auto& from = params.all.gradients;
-  const auto gradient_at = [&](int set, int m, int token) {
-    if (from.plain) {
-      const std::int64_t patch =
-          (set * g.batch_heads + batch_head) * (g.tokens - g.prefix) + token - g.prefix;
-      return widen(static_cast<const T*>(from.axes[params.axis])[patch * axis.length + m]);
-    }
+  // (entry, token) or (patch, entry); called with a row's token, then read entry by entry
+  const int given_stride = from.plain ? 1 : g.padded_tokens;
+  const auto given_place = [&](int set, int token) {
     const std::int64_t index = from.add_sets ? batch_head : set * g.batch_heads + batch_head;
-    return static_cast<const float*>(
-        from.axes[params.axis])[(index * axis.length + m) * g.padded_tokens + token];
+    return from.plain ? (index * (g.tokens - g.prefix) + token - g.prefix) * axis.length
+                      : index * axis.length * g.padded_tokens + token;
   };
 
   const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
@@ -181,17 +178,27 @@ __global__ void __launch_bounds__(kThreads, kStageOneBlocks<T, HeadSize>)
         __syncwarp();
         const int row = lane % 16;
         const int token = token_of(rows.first + row);
+        const std::int64_t place_of = given_place(set, max(token, g.prefix));
+        if (from.plain) {
+          const T* const own = static_cast<const T*>(from.axes[params.axis]) + place_of;
 #pragma unroll 8
-        for (int m = lane / 16; m < axis.length; m += 2)
-          given[(local + row) * pitch + m] = token < 0 ? 0.0F : gradient_at(set, m, token);
+          for (int m = lane / 16; m < axis.length; m += 2)
+            given[(local + row) * pitch + m] = widen(own[m]);
+        } else {
+          const float* const own = static_cast<const float*>(from.axes[params.axis]) + place_of;
+#pragma unroll 8
+          for (int m = lane / 16; m < axis.length; m += 2)
+            given[(local + row) * pitch + m] = own[m * given_stride];
+        }
         __syncwarp();
 #pragma unroll 4
         for (int m = lane / 16; m < axis.length; m += 2) {
           const int at_m = (local + row) * pitch + m;
           const Between between(positions[at_m], axis);
           const float* z = own_values + row * value_pitch;
-          const float slope =
-              between.clamped ? 0.0F : given[at_m] * (z[between.above] - z[between.below]);
+          const float slope = token < 0 || between.clamped
+                                  ? 0.0F
+                                  : given[at_m] * (z[between.above] - z[between.below]);
           dp[at_m] = set == 0 ? slope : dp[at_m] + slope;
         }
         __syncwarp();

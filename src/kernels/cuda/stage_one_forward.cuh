@@ -27,12 +27,13 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ __align__(128) unsigned char shared[];
   const StageOneParams& p = params.stage;
   const auto& g = p.geometry;
-  const int groups = p.axes[0].groups + p.axes[1].groups;
-  const std::int64_t batch_head = blockIdx.x / groups;
-  const int image = batch_head / g.heads, head = batch_head % g.heads;
-  const int axis_index = blockIdx.x % groups >= p.axes[0].groups;
+  const unsigned groups = p.axes[0].groups + p.axes[1].groups, head_index = blockIdx.x / groups;
+  const int in_head = blockIdx.x - head_index * groups;
+  const int image = head_index / unsigned(g.heads), head = head_index - image * g.heads;
+  const std::int64_t batch_head = head_index;
+  const int axis_index = in_head >= p.axes[0].groups;
   const AxisLines axis = p.axes[axis_index];
-  const int group = blockIdx.x % groups - axis_index * p.axes[0].groups;
+  const int group = in_head - axis_index * p.axes[0].groups;
 
   const Tile<T> q{shared, axis.group_rows, HeadSize};
   const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows, HeadSize};
@@ -86,17 +87,21 @@ __global__ void __launch_bounds__(kThreads)
       __syncwarp();
       const int row = lane % 16;
       const int token = first + row < rows_used ? token_of(first + row) : -1;
+      // (entry, token) or (patch, entry)
+      const int stride = to.plain ? 1 : g.padded_tokens;
+      const std::int64_t patch =
+          (set * g.batch_heads + batch_head) * (g.tokens - g.prefix) + token - g.prefix;
+      T* const plain = static_cast<T*>(to.axes[axis_index]) + patch * axis.length;
+      float* const wide = wide_place(set) + token;
+      const float* const z = values + row * value_pitch;
+#pragma unroll 2
       for (int m = lane / 16; m < axis.length && token >= 0; m += 2) {
         const Between at(positions[row * pitch + m], axis);
-        const float* z = values + row * value_pitch;
         const float u = at.weight * z[at.above] + (1.0F - at.weight) * z[at.below];
         if (to.plain) {
-          const std::int64_t patch =
-              (set * g.batch_heads + batch_head) * (g.tokens - g.prefix) + token - g.prefix;
-          static_cast<T*>(to.axes[axis_index])[patch * axis.length + m] = narrow<T>(u);
+          plain[m] = narrow<T>(u);
         } else {
-          float& place = wide_place(set)[std::int64_t(m) * g.padded_tokens + token];
-          place = to.add_sets && set > 0 ? place + u : u;
+          wide[m * stride] = to.add_sets && set > 0 ? wide[m * stride] + u : u;
         }
       }
       __syncwarp();

@@ -111,25 +111,34 @@ __device__ HeadView<T> head_of(const View& view, std::int64_t image, std::int64_
 }
 
 /// Starts loading tokens `token_of(row)` (negative: a row of zeros) into the rows of a tile of
-/// `Columns` columns. `aligned`: every row of the tensor starts at 16 bytes and is a multiple of
-/// them long.
-template <int Columns, class T, class TokenOf>
+/// `Columns` columns; `Rows` is their number where it is known beforehand, else 0. `aligned`: every
+/// row of the tensor starts at 16 bytes and is a multiple of them long. No branches in the fast
+/// case: a row of zeros "reads" nothing of token 0.
+template <int Columns, int Rows = 0, class T, class TokenOf>
 __device__ void load_rows(const Tile<T>& tile, const HeadView<const T>& from, int head_size,
                           bool aligned, TokenOf token_of) {
   constexpr int kPieces = Columns / Tile<T>::kPerPiece;
   constexpr int kStep = kThreads / kPieces;
   if (aligned) {
-    const int piece = threadIdx.x % kPieces;
-    const bool in_head = piece * Tile<T>::kPerPiece < head_size;
-    for (int row = threadIdx.x / kPieces; row < tile.rows; row += kStep) {
+    const int piece = threadIdx.x % kPieces, column = piece * Tile<T>::kPerPiece;
+    const bool in_head = column < head_size;
+    const T* const source = from.data + (in_head ? column : 0);
+    const auto copy = [&](int row) {
       const int token = token_of(row);
-      const bool valid = in_head && token >= 0;
-      const T* source = from.data;
-      if (valid) source = from.row(token) + piece * Tile<T>::kPerPiece;
-      copy_async_16(tile.piece(row, piece), source, valid);
+      copy_async_16(tile.piece(row, piece), source + max(token, 0) * from.token_stride,
+                    in_head && token >= 0);
+    };
+    const int first = threadIdx.x / kPieces;
+    if constexpr (Rows > 0) {
+#pragma unroll
+      for (int sweep = 0; sweep < Rows / kStep; ++sweep) copy(first + sweep * kStep);
+    } else {
+#pragma unroll 4
+      for (int row = first; row < tile.rows; row += kStep) copy(row);
     }
     return;
   }
+#pragma unroll 1
   for (int i = threadIdx.x; i < tile.rows * Columns; i += kThreads) {
     const int row = i / Columns, column = i % Columns;
     const int token = token_of(row);
