@@ -1,6 +1,7 @@
 """SaPE² attention in ordinary PyTorch operations: what a user would otherwise write or call.
 
-All take q, k, v (images, heads, rows·cols, size) and tables ex, ey (positions, size), mode K.
+All take q, k, v (images, heads, rows·cols, size) and tables ex, ey (positions, size), mode K; the
+relative ones also their learnable gates, gate_scale and gate_offset (heads).
 """
 
 import torch
@@ -55,8 +56,9 @@ def paper_bias(q, k, ex, ey, rows, cols, distances):
     return distances(ux) + distances(uy)
 
 
-def relative_bias(q, k, ex, ey, rows, cols):
-    ux, uy = vectors(q, k, ex, ey, rows, cols, "between", q.shape[-1] ** -0.5, 2.0)
+def relative_bias(q, k, ex, ey, gate_scale, gate_offset, rows, cols):
+    gates = [gate.to(q.dtype).view(-1, 1, 1, 1) for gate in (gate_scale, gate_offset)]
+    ux, uy = vectors(q, k, ex, ey, rows, cols, "between", *gates)
     return (ux.unsqueeze(3) + uy.unsqueeze(4)).flatten(3)
 
 
@@ -76,14 +78,15 @@ def sdpa_with_distances(q, k, v, ex, ey, rows, cols):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias * q.shape[-1] ** -0.5)
 
 
-def relative_listing(q, k, v, ex, ey, rows, cols):
-    bias = relative_bias(q, k, ex, ey, rows, cols)
+def relative_listing(q, k, v, ex, ey, gate_scale, gate_offset, rows, cols):
+    bias = relative_bias(q, k, ex, ey, gate_scale, gate_offset, rows, cols)
     return (q @ k.mT * q.shape[-1] ** -0.5 + bias).softmax(-1) @ v
 
 
-def sdpa_with_relative(q, k, v, ex, ey, rows, cols):
+def sdpa_with_relative(q, k, v, ex, ey, gate_scale, gate_offset, rows, cols):
     """A stored bias, as SAM and MONAI do it."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=relative_bias(q, k, ex, ey, rows, cols))
+    bias = relative_bias(q, k, ex, ey, gate_scale, gate_offset, rows, cols)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
 
 
 def plain_sdpa(q, k, v, ex, ey, rows, cols):
@@ -94,10 +97,10 @@ def ours(q, k, v, ex, ey, rows, cols):
     return torch.ops.sape2.sape2_attention(q, k, v, ex, ey, rows, cols)
 
 
-def ours_relative(q, k, v, ex, ey, rows, cols):
-    offset = torch.full((), 2.0, device=q.device)
+def ours_relative(q, k, v, ex, ey, gate_scale, gate_offset, rows, cols):
     return torch.ops.sape2.sape2_attention(
-        q, k, v, ex, ey, rows, cols, span="between", form="direct", gate_offset=offset, bias_inside=False
+        q, k, v, ex, ey, rows, cols, span="between", form="direct", gate_scale=gate_scale,
+        gate_offset=gate_offset, bias_inside=False,
     )
 
 

@@ -37,7 +37,10 @@ def inputs(shape, relative):
     longest = max(rows, cols)
     positions = 2 * longest - 1 if relative else longest + 1
     table = lambda: (0.02 * torch.randn(positions, size, device="cuda")).requires_grad_()
-    return [tensor(), tensor(), tensor(), table(), table()]
+    gates = [
+        torch.full((heads,), start, device="cuda", requires_grad=True) for start in (size**-0.5, 2.0)
+    ]
+    return [tensor(), tensor(), tensor(), table(), table()] + (gates if relative else [])
 
 
 def step_of(function, shape, relative):

@@ -111,7 +111,8 @@ class Gradients {
   explicit Gradients(const BackwardInputs& in) : in_(in) {}
 
   Tensor like(size_t index, const Tensor& tensor, bool always = false) {
-    const auto gradient = always || in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor();
+    const auto gradient =
+        always || in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor();
     return keep(index, gradient, tensor);
   }
   Tensor floats_like(size_t index, const Tensor& parameter, at::IntArrayRef shape) {
@@ -158,8 +159,7 @@ struct EncodingParameters {
     params.gate_offset = floats(gate_offset);
     if (a.has_q()) params.q_tables = {floats(ex), floats(ey)};
     if (!a.has_q()) params.k_tables = {floats(ex), floats(ey)};
-    if (a.has_both())
-      params.k_tables = {floats(ex) + ex.numel() / 2, floats(ey) + ey.numel() / 2};
+    if (a.has_both()) params.k_tables = {floats(ex) + ex.numel() / 2, floats(ey) + ey.numel() / 2};
   }
   Tensor ex, ey, gate_scale, gate_offset;
   kernels::Encoding params;
@@ -250,8 +250,8 @@ Tensors CudaBackend::forward(const Sape2Arguments& a) {
   const auto form = kernel_form(a.form);
   const Workspace workspace(
       cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false), s.q);
-  cuda::sape2_attention_forward(inputs.params, encoding.params, form,
-                                {floats(gain), a.bias_inside}, outputs.params, workspace.launch());
+  cuda::sape2_attention_forward(inputs.params, encoding.params, form, {floats(gain), a.bias_inside},
+                                outputs.params, workspace.launch());
   return {outputs.out, outputs.softmax};
 }
 
@@ -271,8 +271,8 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a)
   const Workspace workspace(
       cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true), s.q);
   cuda::sape2_attention_backward(inputs.params, encoding.params, form,
-                                 {floats(gain), a.bias_inside}, saved.params, qkv, parameters, dgain,
-                                 workspace.launch());
+                                 {floats(gain), a.bias_inside}, saved.params, qkv, parameters,
+                                 dgain, workspace.launch());
   return gradients.list();
 }
 
@@ -310,7 +310,8 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a
   return gradients.list();
 }
 
-// Contextual positions and the stored bias have the plain formula as their only implementation here.
+// Contextual positions and the stored bias have the plain formula as their only implementation
+// here.
 Tensors CudaBackend::forward(const CopeArguments& a) {
   return ReferenceBackend::forward(a);
 }

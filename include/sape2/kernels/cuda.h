@@ -8,14 +8,14 @@
 #include <string>
 
 /// The kernels on NVIDIA GPUs, compute capability 8.0 and newer. Parameters are those of the CPU
-/// kernels with device pointers; float16 is taken too, and null stands for the usual numbers: gain 1,
-/// gate_scale 1/√head_size, gate_offset 0. Nothing synchronises with the host, so calls
-/// may be captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
+/// kernels with device pointers; float16 is taken too, and null stands for the usual numbers: gain
+/// 1, gate_scale 1/√head_size, gate_offset 0. Nothing synchronises with the host, so calls may be
+/// captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
 ///
 /// Each function needs scratch memory on the device, O(tokens · (rows + cols)) a head: ask for the
-/// size, allocate it (aligned to 256 bytes), pass it on. It may be reused once the stream has passed
-/// the call. Functions throw std::invalid_argument, with one sentence, where parameters make no sense
-/// or are refused, and sape2::Error where CUDA fails.
+/// size, allocate it (aligned to 256 bytes), pass it on. It may be reused once the stream has
+/// passed the call. Functions throw std::invalid_argument, with one sentence, where parameters make
+/// no sense or are refused, and sape2::Error where CUDA fails.
 namespace sape2::kernels::cuda {
 
 /// Where and with what a call runs.
@@ -25,9 +25,9 @@ struct Launch {
   std::size_t workspace_bytes = 0;
 };
 
-/// Empty where the fused kernels take these sizes on the current device, else the sentence that says
-/// why not: heads larger than 128, lines of more than 128 patches with stage 1 or distances, or more
-/// shared memory than the device has.
+/// Empty where the fused kernels take these sizes on the current device, else the sentence that
+/// says why not: heads larger than 128, lines of more than 128 patches with stage 1 or distances,
+/// or more shared memory than the device has.
 std::string refusal(const Shape& shape, DType dtype);
 std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t sets);
 

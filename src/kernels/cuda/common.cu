@@ -3,16 +3,23 @@
 #include "kernels/cuda/tile.cuh"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <limits>
 #include <stdexcept>
 
 namespace sape2::kernels::cuda {
 
 int shared_memory_limit() {
-  int device = 0, bytes = 0;
+  constexpr int kRemembered = 64;
+  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet
+  int device = 0;
   check(cudaGetDevice(&device), "asking for the current device");
+  if (device < kRemembered && known[device] != 0) return known[device];
+  int bytes = 0;
   check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "asking for the device's shared memory");
+  if (device < kRemembered) known[device] = bytes;
   return bytes;
 }
 
@@ -38,12 +45,21 @@ std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t set
     return "the CUDA kernels take grids of up to " + std::to_string(kLongestLine) +
            " rows and columns, and there are " + std::to_string(shape.rows) + " × " +
            std::to_string(shape.cols) + "; use the reference operators";
-  // What the backward pass over distances keeps in shared memory, see attention_backward.cuh.
+  // What a block keeps in shared memory: stage 1 forward, see stage_one_forward.cuh, and the
+  // backward pass over distances, see attention_backward.cuh.
   const std::int64_t element = element_bytes(dtype), head = shape.head_size <= 64 ? 64 : 128;
-  const std::int64_t tile = (head + 8) * element * (2 * 64 + 4 * 32);
+  const std::int64_t pitch = head * element + (element == 4 ? 32 : 0);
+  const std::int64_t lines = std::max<std::int64_t>(kRowTile, (longest + 15) / 16 * 16);
+  const std::int64_t stage_one = (2 * lines + (element == 4 ? 0 : 2 * longest + 16)) * pitch +
+                                 kRowTile * (3 * longest + 20) * 4 + 8 * lines;
+  if (stage_one > shared_memory_limit())
+    return "axis vectors of " + std::to_string(shape.rows) + " × " + std::to_string(shape.cols) +
+           " patches with head size " + std::to_string(shape.head_size) +
+           " need more shared memory than the device has; use the reference operators";
+  const std::int64_t tile = pitch * (2 * 64 + 4 * 32);
   const std::int64_t vectors =
       (round_up(shape.rows, 16) + round_up(shape.cols, 16) + 16) * element * (64 + 2 * 32) * sets;
-  if (form == Form::distance && tile + vectors + 2048 > shared_memory_limit())
+  if (form == Form::distance && tile + vectors + 8192 > shared_memory_limit())
     return "the distance form with " + std::to_string(shape.rows) + " × " +
            std::to_string(shape.cols) + " patches and head size " +
            std::to_string(shape.head_size) +

@@ -32,8 +32,8 @@ Problem filled(Problem p, Random& random, double spread = 1) {
       p.tables[set][axis] =
           random.normal((p.tables_per_head ? s.heads : 1) * p.positions * s.head_size, 0.2);
   for (int axis = 0; axis < 2; ++axis)
-    p.vectors[axis] = random.normal(
-        p.sets() * s.images * s.heads * s.patches() * (axis ? s.rows : s.cols), 1);
+    p.vectors[axis] =
+        random.normal(p.sets() * s.images * s.heads * s.patches() * (axis ? s.rows : s.cols), 1);
   return p;
 }
 
@@ -44,7 +44,9 @@ std::string described(const Problem& p) {
          std::to_string(s.head_size) + " M" + std::to_string(p.positions) +
          (p.has_bias ? p.has_tables ? " sape2" : " given" : " plain") +
          (p.form == Form::direct ? " direct" : " distance") +
-         (p.source == Source::q ? " q" : p.source == Source::k ? " k" : " qk") +
+         (p.source == Source::q   ? " q"
+          : p.source == Source::k ? " k"
+                                  : " qk") +
          (p.span == Span::suffix ? " suffix" : " between") + (p.inside ? " inside" : " outside") +
          (p.tables_per_head ? " own tables" : "");
 }
@@ -67,8 +69,8 @@ void expect_near(const char* name, const Numbers& ours, const Numbers& exact, do
   Numbers difference(exact.size());
   for (std::size_t i = 0; i < exact.size(); ++i) difference[i] = ours[i] - exact[i];
   const double error = norm(difference), size = std::max(norm(exact), terms);
-  EXPECT_TRUE(error <= most * size) << name << ": error " << error << " of " << size << ", at most "
-                                    << most << " of it";
+  EXPECT_TRUE(error <= most * size)
+      << name << ": error " << error << " of " << size << ", at most " << most << " of it";
 }
 
 void expect_right(const Problem& given, DType type, bool packed) {
@@ -132,8 +134,11 @@ TEST_P(CudaAttention, RandomShapesAndSettings) {
     Problem p;
     const std::int64_t sizes[] = {1, 8, 16, 24, 32, 33, 64, 80, 128};
     const std::int64_t longest = round % 10 == 9 ? 40 : 14;
-    p.shape = {random.between(1, 2), random.between(1, 3), random.between(1, longest),
-               random.between(1, longest), random.between(0, 3) == 0 ? random.between(1, 9) : 0,
+    p.shape = {random.between(1, 2),
+               random.between(1, 3),
+               random.between(1, longest),
+               random.between(1, longest),
+               random.between(0, 3) == 0 ? random.between(1, 9) : 0,
                sizes[random.between(0, 8)]};
     p.has_bias = random.between(0, 7) > 0;
     p.has_tables = random.between(0, 3) > 0;
@@ -143,8 +148,8 @@ TEST_P(CudaAttention, RandomShapesAndSettings) {
     p.inside = random.coin();
     p.tables_per_head = random.coin();
     p.positions = default_positions(p);
-    if (random.coin()) p.positions = p.span == Span::suffix ? random.between(2, 9)
-                                                            : 2 * random.between(0, 5) + 1;
+    if (random.coin())
+      p.positions = p.span == Span::suffix ? random.between(2, 9) : 2 * random.between(0, 5) + 1;
     expect_right(filled(p, random), GetParam(), random.coin());
   }
 }
@@ -214,7 +219,9 @@ TEST_P(CudaAttention, NotANumberStaysInItsImage) {
 }
 
 std::string type_name(const testing::TestParamInfo<DType>& info) {
-  return info.param == DType::float32 ? "float32" : info.param == DType::bfloat16 ? "bfloat16" : "float16";
+  return info.param == DType::float32    ? "float32"
+         : info.param == DType::bfloat16 ? "bfloat16"
+                                         : "float16";
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaAttention,

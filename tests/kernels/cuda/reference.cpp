@@ -42,7 +42,9 @@ class Head {
   std::int64_t entries(int axis) const { return axis ? p_.shape.rows : p_.shape.cols; }
   std::int64_t x_of(std::int64_t patch) const { return patch % p_.shape.cols; }
   std::int64_t y_of(std::int64_t patch) const { return patch / p_.shape.cols; }
-  std::int64_t place(std::int64_t patch, int axis) const { return axis ? y_of(patch) : x_of(patch); }
+  std::int64_t place(std::int64_t patch, int axis) const {
+    return axis ? y_of(patch) : x_of(patch);
+  }
   /// The patch at place m of the line of `patch`.
   std::int64_t on_line(std::int64_t patch, std::int64_t m, int axis) const {
     return axis ? m * p_.shape.cols + x_of(patch) : y_of(patch) * p_.shape.cols + m;
@@ -106,9 +108,8 @@ class Head {
     double sum = 0;
     for (int set = 0; set < p_.sets(); ++set)
       for (int axis = 0; axis < 2; ++axis)
-        sum += p_.form == Form::distance
-                   ? distance(set, axis, i, n)
-                   : vector(s_.vectors[axis], set, axis, i)[place(n, axis)];
+        sum += p_.form == Form::distance ? distance(set, axis, i, n)
+                                         : vector(s_.vectors[axis], set, axis, i)[place(n, axis)];
     return sum;
   }
   double bias_factor() const { return p_.inside ? p_.scale : 1; }
@@ -184,7 +185,8 @@ class Head {
 
   void vectors_back(int set, int axis) {
     const std::int64_t length = entries(axis), prefix = p_.shape.prefix;
-    double* dtable = s_.dtables[set][axis].data() + (p_.tables_per_head ? head_ * p_.positions * d_ : 0);
+    double* dtable =
+        s_.dtables[set][axis].data() + (p_.tables_per_head ? head_ * p_.positions * d_ : 0);
     for (std::int64_t i = 0; i < patches_; ++i) {
       const std::int64_t token = prefix + i;
       const double* a = (from_q(set) ? q_ : k_) + token * d_;

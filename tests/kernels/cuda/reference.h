@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-/// The formulas in plain float64 loops, forward and backward: what the CUDA kernels are held against.
+/// The formulas in plain float64 loops, forward and backward: what the CUDA kernels are held
+/// against.
 namespace sape2::kernels::test {
 
 using Numbers = std::vector<double>;
@@ -24,10 +25,10 @@ struct Problem {
   std::int64_t positions = 0;
   double scale = 1;
 
-  Numbers q, k, v, dout;                      // (images, heads, tokens, head size)
-  Numbers gain, gate_scale, gate_offset;      // (heads)
-  Numbers tables[2][2];                       // [set][axis]
-  Numbers vectors[2];                         // [axis], where given
+  Numbers q, k, v, dout;                  // (images, heads, tokens, head size)
+  Numbers gain, gate_scale, gate_offset;  // (heads)
+  Numbers tables[2][2];                   // [set][axis]
+  Numbers vectors[2];                     // [axis], where given
 
   int sets() const { return source == Source::qk ? 2 : 1; }
 };

@@ -93,8 +93,8 @@ struct Run {
     k.upload(p.k);
     v.upload(p.v);
     dout.upload(p.dout);
-    inputs = {p.shape, type, static_cast<float>(p.scale), q.const_view(), k.const_view(),
-              v.const_view()};
+    inputs = {p.shape,        type,           static_cast<float>(p.scale),
+              q.const_view(), k.const_view(), v.const_view()};
     outputs = {out.view(), static_cast<SoftmaxRow*>(softmax.data())};
     saved = {out.const_view(), outputs.softmax, dout.const_view()};
     gradients = {dq.view(), dk.view(), dv.view()};
@@ -128,8 +128,9 @@ struct Run {
                    });
     with_workspace(cuda::biased_attention_workspace(inputs, vectors, p.form, true),
                    [&](const cuda::Launch& launch) {
-                     cuda::biased_attention_backward(inputs, vectors, p.form, bias, saved, gradients,
-                                                     {dx.data(), dy.data(), dgain.floats()}, launch);
+                     cuda::biased_attention_backward(
+                         inputs, vectors, p.form, bias, saved, gradients,
+                         {dx.data(), dy.data(), dgain.floats()}, launch);
                    });
     s.dgain = dgain.download();
     s.dvectors[0] = dx.download();
@@ -143,7 +144,11 @@ struct Run {
         tables[set][axis] = std::make_unique<DeviceNumbers>(p.tables[set][axis]);
         dtables[set][axis] = std::make_unique<DeviceNumbers>(p.tables[set][axis].size());
       }
-    Encoding encoding{p.source, p.span, p.positions, p.tables_per_head, gate_scale.floats(),
+    Encoding encoding{p.source,
+                      p.span,
+                      p.positions,
+                      p.tables_per_head,
+                      gate_scale.floats(),
                       gate_offset.floats()};
     EncodingGradients wanted;
     wanted.dgate_scale = dgate_scale.floats();
@@ -161,8 +166,8 @@ struct Run {
                    });
     with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, true),
                    [&](const cuda::Launch& launch) {
-                     cuda::sape2_attention_backward(inputs, encoding, p.form, bias, saved, gradients,
-                                                    wanted, dgain.floats(), launch);
+                     cuda::sape2_attention_backward(inputs, encoding, p.form, bias, saved,
+                                                    gradients, wanted, dgain.floats(), launch);
                    });
     s.dgain = dgain.download();
     s.dgate_scale = dgate_scale.download();
