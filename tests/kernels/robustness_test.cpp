@@ -187,17 +187,18 @@ TEST(Robustness, HostileValuesStayInBounds) {
   });
 }
 
+/// Scratch memory is a matter of threads; heads and images only add partial sums of the tables.
 TEST(Robustness, MemoryGrowsWithTokensTimesLines) {
   const auto peak = [](int side) {
     const Problem<float> p =
-        problem({1, 6, side, side, 0, 64}, Form::distance, Span::suffix, Source::k);
+        problem({1, 2, side, side, 0, 64}, Form::distance, Span::suffix, Source::k);
     reset_scratch_peak();
     run_kernels(p, ThreadExecutor(2));
     return static_cast<double>(scratch_use().peak_bytes);
   };
   EXPECT_EQ(scratch_use().current_bytes, 0);
   const double half = peak(32), whole = peak(64);
-  EXPECT_LT(whole, 64.0 * 1024 * 1024);
+  EXPECT_LT(whole, 60.0 * 1024 * 1024);
   // Four times the tokens, twice the lines: at most eight times the memory, not sixteen.
   EXPECT_LT(whole, 8.0 * half);
   EXPECT_EQ(scratch_use().current_bytes, 0);
