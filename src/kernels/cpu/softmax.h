@@ -31,6 +31,12 @@ struct SoftmaxResult {
 bool softmax_tile(int rows, int width, float scale, const TileBias& bias, float* scores,
                   const SoftmaxState& state);
 
+/// Adds Σ P·dP over the keys of a tile to delta: what softmax_gradient_tile subtracts, from the
+/// very numbers it is subtracted from.
+void softmax_delta_tile(int rows, int width, float scale, const TileBias& bias,
+                        const SoftmaxResult& softmax, const float* scores,
+                        const float* dprobabilities, float* delta);
+
 /// scores → dS = scale · P (dP − delta), dprobabilities → P, in place. For a direct bias also sums
 /// dS over rows and columns of the grid.
 /// Returns Σ dS · b for a bias given as a tile, else 0.
