@@ -49,7 +49,7 @@ class Backward {
     if (next) {
       head_.prefetch_inputs(*next);
       head_.prefetch(saved.dout, *next, false);
-      head_.prefetch(saved.out, *next, false);
+      if (!one_tile()) head_.prefetch(saved.out, *next, false);
     }
     head_.load(image);
     load_head(layout_, head_of(saved.dout, dtype, image, head_.head_), dtype,
@@ -57,7 +57,7 @@ class Backward {
     transpose_head(layout_, dout_, dout_panels_);
     if (sums_delta()) {
       clear(delta_, layout_.padded_tokens);
-    } else {
+    } else if (!one_tile()) {
       float* out = dv_;  // not needed as a gradient yet
       load_head(layout_, head_of(saved.out, dtype, image, head_.head_), dtype,
                 saved.out.token_stride, out);
@@ -80,7 +80,7 @@ class Backward {
 
   /// Whether delta has to be summed over all tiles before the first gradient: a 16-bit output has
   /// lost the digits that delta needs.
-  bool sums_delta() const { return task_.inputs.dtype != DType::float32; }
+  bool sums_delta() const { return task_.inputs.dtype != DType::float32 && !one_tile(); }
 
   void add_delta(int queries, int keys, const TileBias& bias, const float* scores) {
     const Panel i = layout_.panel(queries);
@@ -98,9 +98,9 @@ class Backward {
     const Panel i = layout_.panel(queries);
     const Panel n = layout_.panel(keys);
     make_dprobabilities(queries, keys);
-    const double gain = softmax_gradient_tile(n.valid, i.width, task_.inputs.scale, bias,
-                                              {maximum_ + i.start, inverse_ + i.start},
-                                              delta_ + i.start, scores, probabilities_, dx, dy);
+    const double gain = softmax_gradient_tile(
+        n.valid, i.width, task_.inputs.scale, bias, {maximum_ + i.start, inverse_ + i.start},
+        one_tile() ? nullptr : delta_ + i.start, scores, probabilities_, dx, dy);
     gemm(n.valid, layout_.width, i.valid, probabilities_, kTile, rows(dout_, queries), layout_.ld,
          rows(dv_, keys), layout_.ld, true, &head_.queue_);
     return gain;
@@ -134,6 +134,8 @@ class Backward {
   float *dq_, *dk_, *dv_;  // (tokens, ld)
 
  private:
+  bool one_tile() const { return layout_.panel_count == 1; }
+
   /// dP of a tile, where its probabilities will stand.
   void make_dprobabilities(int queries, int keys) {
     gemm(layout_.panel(keys).valid, layout_.panel(queries).width, layout_.head_size,

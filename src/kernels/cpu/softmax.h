@@ -38,7 +38,8 @@ void softmax_delta_tile(int rows, int width, float scale, const TileBias& bias,
                         const float* dprobabilities, float* delta);
 
 /// scores → dS = scale · P (dP − delta), dprobabilities → P, in place. For a direct bias also sums
-/// dS over rows and columns of the grid.
+/// dS over rows and columns of the grid. A null delta says that the tile has all keys, and delta is
+/// found there.
 /// Returns Σ dS · b for a bias given as a tile, else 0.
 double softmax_gradient_tile(int rows, int width, float scale, const TileBias& bias,
                              const SoftmaxResult& softmax, const float* delta, float* scores,
