@@ -57,10 +57,11 @@ void check_like_q(const char* op, const char* name, const at::Tensor& tensor, co
 /// Parameters may be of q's type or, as under autocast, of float32.
 void check_parameter_type(const char* op, const char* name, const at::Tensor& tensor,
                           const at::Tensor& q) {
-  TORCH_CHECK_TYPE(
-      tensor.scalar_type() == q.scalar_type() || tensor.scalar_type() == compute_type(q), op, ": ",
-      name, " is ", tensor.scalar_type(), " where q is ", q.scalar_type(), "; ", q.scalar_type(),
-      " or ", compute_type(q), " was expected");
+  const auto type = q.scalar_type(), wide = compute_type(q);
+  const std::string or_wide = type == wide ? "" : std::string(" or ") + c10::toString(wide);
+  TORCH_CHECK_TYPE(tensor.scalar_type() == type || tensor.scalar_type() == wide, op, ": ", name,
+                   " is ", tensor.scalar_type(), " where q is ", type, "; ", type, or_wide,
+                   " was expected");
   check_same_device(op, name, tensor, q);
 }
 

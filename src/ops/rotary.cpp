@@ -17,9 +17,9 @@ Tensor frequencies(double base, int64_t count, const Tensor& like) {
 /// Column and row of every patch in raster order, each (H·W, 1).
 std::pair<Tensor, Tensor> coordinates(const Grid& grid, const Tensor& like) {
   const auto options = like.options().dtype(compute_type(like));
-  const auto x = at::arange(grid.cols, options).repeat({grid.rows});
-  const auto y = at::arange(grid.rows, options).repeat_interleave(grid.cols);
-  return {x.unsqueeze(1), y.unsqueeze(1)};
+  const auto x = at::arange(grid.cols, options).unsqueeze(0).expand({grid.rows, grid.cols});
+  const auto y = at::arange(grid.rows, options).unsqueeze(1).expand({grid.rows, grid.cols});
+  return {x.reshape({-1, 1}), y.reshape({-1, 1})};
 }
 
 /// Turns adjacent channels (a, b) of the patches of x by `angles` (…, patches, d/2):

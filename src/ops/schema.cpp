@@ -90,4 +90,13 @@ TORCH_LIBRARY(sape2, m) {
   define("_bias", "Tensor ux, Tensor uy, int rows, int cols, int prefix, str form", "Tensor");
 }
 
+// The public operators run their own autograd function; below it, the internal ones are opaque to
+// autograd. Without this, LibTorch 1 finds no kernel for Meta tensors that require gradients.
+TORCH_LIBRARY_IMPL(sape2, Autograd, m) {
+  for (const std::string name :
+       {"_attention", "_sape2_attention", "_cope_attention", "_sape2_vectors", "_bias"})
+    for (const std::string pass : {"_forward", "_backward"})
+      m.impl((name + pass).c_str(), torch::CppFunction::makeFallthrough());
+}
+
 }  // namespace sape2::ops

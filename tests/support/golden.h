@@ -1,12 +1,12 @@
 #pragma once
 
+#include "sape2/ops/ops.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <map>
 #include <string>
 #include <vector>
-
-#include "sape2/ops/ops.h"
 
 namespace sape2::testing {
 
