@@ -1,0 +1,60 @@
+#pragma once
+
+#include "sape2/nn/encoding_definition.h"
+#include "sape2/nn/parameter_scope.h"
+#include "sape2/ops/ops.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+/// The one interface between position encodings and everything that uses them.
+///
+/// A model makes one Encoding, which may add something to the tokens at the input and makes one
+/// LayerEncoding for each layer; that one runs the attention. Both hold parameters registered in
+/// the scope they were made with. Grids may differ from the one trained at: encodings adapt by
+/// themselves.
+namespace sape2::nn {
+
+/// What travels with one forward pass.
+struct ForwardPass {
+  /// The grid of this pass.
+  ops::Grid grid;
+  /// Whether dropout and stochastic depth act.
+  bool training = false;
+  /// What one layer hands to the next; LaPE's positions.
+  at::Tensor carried;
+};
+
+/// The part of an encoding that acts in one layer. By itself: attention that knows no positions.
+class LayerEncoding {
+ public:
+  virtual ~LayerEncoding() = default;
+
+  /// What q, k and v are projected from, given the normalised tokens `[B, N, D]`.
+  virtual at::Tensor attention_input(const at::Tensor& tokens, ForwardPass& pass) const;
+
+  /// Attention with positions; all `[B, h, N, d]`.
+  virtual at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const ops::Grid& grid) const;
+};
+
+/// The part of an encoding that acts once in a model. By itself: no positions at all.
+class Encoding {
+ public:
+  virtual ~Encoding() = default;
+
+  /// The embedded tokens `[B, N, D]` (prefix tokens first), with what this encoding adds to them.
+  virtual at::Tensor embed(const at::Tensor& tokens, ForwardPass& pass) const;
+
+  /// The part that acts in one layer, its parameters registered in `scope`.
+  virtual std::unique_ptr<LayerEncoding> make_layer(ParameterScope& scope) const;
+};
+
+/// The encoding that `spec` names, `+ape` included. Parameters of the model as a whole
+/// (`pos_embed`) are registered in `scope`. Throws Error where it cannot serve a model of this
+/// shape.
+std::unique_ptr<Encoding> make_encoding(const EncodingSpec& spec, const EncodingShape& shape,
+                                        ParameterScope& scope);
+
+}  // namespace sape2::nn

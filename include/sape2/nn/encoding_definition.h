@@ -1,0 +1,76 @@
+#pragma once
+
+#include "sape2/nn/encoding_spec.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sape2::nn {
+
+class Encoding;
+class ParameterScope;
+
+enum class OptionKind { choice, number, integer };
+
+/// One option of an encoding, as help and `sape2 info` show it.
+struct EncodingOption {
+  std::string name = {};
+  OptionKind kind = OptionKind::choice;
+  /// What it does, in one line.
+  std::string description = {};
+  /// The valid values of a choice.
+  std::vector<std::string> choices = {};
+  /// The default as it would be written; nothing where it depends on the model.
+  std::optional<std::string> default_value = {};
+  /// What stands for the default in help where it depends on the model, such as `1/√d`.
+  std::string default_text = {};
+  /// The smallest and largest integer accepted.
+  int64_t minimum = 1;
+  int64_t maximum = 65536;
+};
+
+/// What an encoding has to know of the model it serves; the grid is the one trained at.
+struct EncodingShape {
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t prefix = 0;
+
+  int64_t head_size() const { return width / heads; }
+  int64_t tokens() const { return prefix + rows * cols; }
+};
+
+/// All that the rest of the software knows of one encoding. A new encoding is one file in
+/// src/nn/encodings that returns its definitions, and one line in registry.cpp.
+struct EncodingDefinition {
+  std::string name;
+  /// One line for help and `sape2 info`.
+  std::string summary;
+  std::vector<EncodingOption> options = {};
+  /// Makes the encoding and registers its parameters. `+ape` is not its concern.
+  std::unique_ptr<Encoding> (*make)(const EncodingSpec&, const EncodingShape&,
+                                    ParameterScope&) = nullptr;
+  /// Throws Error where options do not go together; sees options as written, defaults included.
+  void (*check_options)(const EncodingSpec&) = nullptr;
+  /// Throws Error where the encoding cannot serve such a model.
+  void (*check_shape)(const EncodingSpec&, const EncodingShape&) = nullptr;
+
+  /// The option of that name, or null.
+  const EncodingOption* find_option(std::string_view option) const;
+};
+
+/// Every registered encoding, in the order in which help lists them.
+const std::vector<EncodingDefinition>& encoding_definitions();
+
+/// The definition of a registered name; throws Error with the nearest valid name otherwise.
+const EncodingDefinition& encoding_definition(std::string_view name);
+
+/// Throws Error with one sentence where `spec` cannot serve a model of this shape.
+void check_encoding(const EncodingSpec& spec, const EncodingShape& shape);
+
+}  // namespace sape2::nn

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "sape2/nn/encoding_spec.h"
+#include "sape2/nn/vit_config.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sape2::nn {
+
+/// All that is needed to build a model and to use it: what a model file stores beside the weights.
+struct ModelConfig {
+  ViTConfig vit;
+  EncodingSpec encoding = EncodingSpec::parse("sape2-rel-k");
+  /// One name a class, or empty.
+  std::vector<std::string> class_names;
+  /// Per channel, of pixels in [0, 1]; images are normalised by them before they enter the model.
+  /// Empty: no normalisation.
+  std::vector<double> mean;
+  std::vector<double> deviation;
+
+  /// Throws Error with one sentence where the values make no model.
+  void validate() const;
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// As a JSON text, and back. Reading refuses unknown and missing keys and values of the wrong kind
+/// with a sentence that names the key, and validates.
+std::string to_json(const ModelConfig& config);
+ModelConfig model_config_from_json(std::string_view json);
+
+}  // namespace sape2::nn

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "sape2/nn/encoding.h"
+#include "sape2/nn/model_config.h"
+#include "sape2/nn/parameter_scope.h"
+
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace sape2::nn {
+
+/// A vision transformer with any of the position encodings; parameter names follow timm.
+///
+/// Images may have another size than the one in the configuration, as long as patches divide it:
+/// the encoding adapts to the other grid.
+class ViT : public torch::nn::Module {
+ public:
+  /// Parameters depend on the configuration and the seed only. Throws Error where `config` makes no
+  /// model.
+  explicit ViT(ModelConfig config, Initialisation initialisation = {});
+  ~ViT() override;
+
+  /// Logits `[B, classes]` of normalised images `[B, channels, height, width]`.
+  at::Tensor forward(const at::Tensor& images);
+
+  /// The tokens `[B, N, width]` after the last layer, prefix tokens first.
+  at::Tensor forward_features(const at::Tensor& images);
+
+  /// Pools such tokens and classifies.
+  at::Tensor forward_head(const at::Tensor& features);
+
+  const ModelConfig& config() const { return config_; }
+
+  /// The names of the parameters that weight decay applies to: the weights of linear layers and of
+  /// the patch embedding, not norms, biases, tokens, or anything of a position encoding.
+  const std::set<std::string>& decayed_parameters() const { return decayed_; }
+
+ private:
+  struct Layers;
+
+  ModelConfig config_;
+  std::set<std::string> decayed_;
+  std::unique_ptr<Layers> layers_;
+};
+
+/// The number of parameters of a model, without building it.
+int64_t parameter_count(const ModelConfig& config);
+
+}  // namespace sape2::nn

@@ -1,0 +1,53 @@
+#include "sape2/nn/encoding.h"
+
+namespace sape2::nn {
+namespace {
+
+/// `X+ape`: APE acts at the input, X everywhere.
+class WithApe : public Encoding {
+ public:
+  WithApe(std::unique_ptr<Encoding> ape, std::unique_ptr<Encoding> other)
+      : ape_(std::move(ape)), other_(std::move(other)) {}
+
+  at::Tensor embed(const at::Tensor& tokens, ForwardPass& pass) const override {
+    return other_->embed(ape_->embed(tokens, pass), pass);
+  }
+
+  std::unique_ptr<LayerEncoding> make_layer(ParameterScope& scope) const override {
+    return other_->make_layer(scope);
+  }
+
+ private:
+  std::unique_ptr<Encoding> ape_;
+  std::unique_ptr<Encoding> other_;
+};
+
+}  // namespace
+
+at::Tensor LayerEncoding::attention_input(const at::Tensor& tokens, ForwardPass&) const {
+  return tokens;
+}
+
+at::Tensor LayerEncoding::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const ops::Grid&) const {
+  return ops::attention(q, k, v);
+}
+
+at::Tensor Encoding::embed(const at::Tensor& tokens, ForwardPass&) const {
+  return tokens;
+}
+
+std::unique_ptr<LayerEncoding> Encoding::make_layer(ParameterScope&) const {
+  return std::make_unique<LayerEncoding>();
+}
+
+std::unique_ptr<Encoding> make_encoding(const EncodingSpec& spec, const EncodingShape& shape,
+                                        ParameterScope& scope) {
+  check_encoding(spec, shape);
+  auto encoding = encoding_definition(spec.name()).make(spec, shape, scope);
+  if (!spec.with_ape()) return encoding;
+  const EncodingSpec ape = EncodingSpec::parse("ape");
+  return std::make_unique<WithApe>(make_encoding(ape, shape, scope), std::move(encoding));
+}
+
+}  // namespace sape2::nn

@@ -1,0 +1,40 @@
+#include "nn/encodings/per_layer.h"
+#include "nn/encodings/rotary.h"
+
+namespace sape2::nn {
+namespace {
+
+class RopeLayer : public LayerEncoding {
+ public:
+  RopeLayer(const EncodingSpec&, const EncodingShape&, ParameterScope&) {}
+
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const ops::Grid& grid) const override {
+    return ops::attention(ops::rope(q, grid.prefix), ops::rope(k, grid.prefix), v);
+  }
+};
+
+class Rope2dLayer : public LayerEncoding {
+ public:
+  Rope2dLayer(const EncodingSpec&, const EncodingShape&, ParameterScope&) {}
+
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const ops::Grid& grid) const override {
+    return ops::attention(ops::rope2d(q, grid), ops::rope2d(k, grid), v);
+  }
+};
+
+}  // namespace
+
+std::vector<EncodingDefinition> define_rope() {
+  return {{.name = "rope",
+           .summary = "q and k turned by angles of the raster index",
+           .make = make_per_layer<RopeLayer>,
+           .check_shape = check_head_size_divisible<2>},
+          {.name = "rope2d",
+           .summary = "q and k turned, half of the channels by x, half by y (axial)",
+           .make = make_per_layer<Rope2dLayer>,
+           .check_shape = check_head_size_divisible<4>}};
+}
+
+}  // namespace sape2::nn

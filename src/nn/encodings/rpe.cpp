@@ -1,0 +1,50 @@
+#include "nn/encodings/per_layer.h"
+#include "nn/encodings/tables.h"
+
+#include <ATen/ATen.h>
+
+namespace sape2::nn {
+namespace {
+
+/// A learnable number per head and offset along each axis, added to q·k. It is the direct form on
+/// vectors that do not depend on content.
+class RpeLayer : public LayerEncoding {
+ public:
+  RpeLayer(const EncodingSpec&, const EncodingShape& shape, ParameterScope& scope)
+      : rx_(scope.parameter("rx", {shape.heads, 2 * shape.cols - 1}, fill_constant(0))),
+        ry_(scope.parameter("ry", {shape.heads, 2 * shape.rows - 1}, fill_constant(0))) {}
+
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const ops::Grid& grid) const override {
+    const at::Tensor x = by_offset(rx_, grid.cols);  // (h, cols, cols)
+    const at::Tensor y = by_offset(ry_, grid.rows);  // (h, rows, rows)
+    // Patch (y, x) is number y·cols + x: x's vectors repeat as a block, y's one by one.
+    const at::Tensor zx = x.repeat({1, grid.rows, 1});
+    const at::Tensor zy = y.repeat_interleave(grid.cols, 1);
+    const int64_t images = q.size(0);
+    return ops::axial_attention(q, k, v, zx.unsqueeze(0).expand({images, -1, -1, -1}),
+                                zy.unsqueeze(0).expand({images, -1, -1, -1}), grid,
+                                {.bias_inside = true});
+  }
+
+ private:
+  static at::Tensor by_offset(const at::Tensor& table, int64_t n) {
+    const at::Tensor rows = offset_rows(n, table);
+    return resampled_offsets(table, 1, n - 1)
+        .index_select(1, rows.flatten())
+        .view({table.size(0), n, n});
+  }
+
+  at::Tensor rx_;  // (heads, 2·cols − 1)
+  at::Tensor ry_;  // (heads, 2·rows − 1)
+};
+
+}  // namespace
+
+std::vector<EncodingDefinition> define_rpe() {
+  return {{.name = "rpe",
+           .summary = "a learnable number per head and offset along each axis, inside √d",
+           .make = make_per_layer<RpeLayer>}};
+}
+
+}  // namespace sape2::nn

@@ -1,0 +1,55 @@
+#include "nn/encodings/per_layer.h"
+#include "nn/encodings/tables.h"
+
+#include <ATen/ATen.h>
+
+namespace sape2::nn {
+namespace {
+
+/// q_i·(tx[Δx] + ty[Δy]) added to the logits: the direct form on vectors q_i·t[Δ].
+template <bool inside>
+class ContextualRpeLayer : public LayerEncoding {
+ public:
+  ContextualRpeLayer(const EncodingSpec&, const EncodingShape& shape, ParameterScope& scope)
+      : tx_(scope.parameter("tx", {2 * shape.cols - 1, shape.head_size()},
+                            fill_truncated_normal(kTableDeviation))),
+        ty_(scope.parameter("ty", {2 * shape.rows - 1, shape.head_size()},
+                            fill_truncated_normal(kTableDeviation))) {}
+
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const ops::Grid& grid) const override {
+    const at::Tensor patches =
+        q.narrow(2, grid.prefix, grid.patches())
+            .reshape({q.size(0), q.size(1), grid.rows, grid.cols, q.size(3)});
+    const at::Tensor x = by_offset(tx_.to(q.scalar_type()), grid.cols);
+    const at::Tensor y = by_offset(ty_.to(q.scalar_type()), grid.rows);
+    const at::Tensor zx = at::einsum("bhyxd,xnd->bhyxn", {patches, x}).flatten(2, 3);
+    const at::Tensor zy = at::einsum("bhyxd,ynd->bhyxn", {patches, y}).flatten(2, 3);
+    return ops::axial_attention(q, k, v, zx, zy, grid, {.bias_inside = inside});
+  }
+
+ private:
+  // (n, n, d): the table's row for the offset from i to m.
+  static at::Tensor by_offset(const at::Tensor& table, int64_t n) {
+    const at::Tensor rows = offset_rows(n, table);
+    return resampled_offsets(table, 0, n - 1)
+        .index_select(0, rows.flatten())
+        .view({n, n, table.size(1)});
+  }
+
+  at::Tensor tx_;  // (2·cols − 1, d)
+  at::Tensor ty_;  // (2·rows − 1, d)
+};
+
+}  // namespace
+
+std::vector<EncodingDefinition> define_rpe_contextual() {
+  return {{.name = "rpe-shaw",
+           .summary = "q times a learnable vector per offset along each axis, inside √d",
+           .make = make_per_layer<ContextualRpeLayer<true>>},
+          {.name = "rpe-decomposed",
+           .summary = "the same outside √d, as in MViTv2 and SAM",
+           .make = make_per_layer<ContextualRpeLayer<false>>}};
+}
+
+}  // namespace sape2::nn

@@ -1,0 +1,70 @@
+#include "sape2/error.h"
+#include "sape2/nn/encoding.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace sape2::nn {
+namespace {
+
+// (positions, width): sine on even, cosine on odd channels, both of position /
+// 10000^(2·⌊c/2⌋/width).
+at::Tensor waves(const at::Tensor& positions, int64_t width) {
+  const at::Tensor channel = at::arange(width, positions.options());
+  const at::Tensor odd = at::remainder(channel, 2);
+  const at::Tensor wavelength =
+      at::exp((channel - odd) * (std::log(10000.0) / static_cast<double>(width)));
+  const at::Tensor angle = positions.unsqueeze(1) / wavelength;
+  return at::where(odd.to(at::kBool), angle.cos(), angle.sin());
+}
+
+/// Adds fixed vectors to the patches; prefix tokens get none.
+class Sinusoidal : public Encoding {
+ public:
+  explicit Sinusoidal(bool two_axes) : two_axes_(two_axes) {}
+
+  at::Tensor embed(const at::Tensor& tokens, ForwardPass& pass) const override {
+    const ops::Grid& grid = pass.grid;
+    const at::Tensor raster = at::arange(grid.patches(), tokens.options().dtype(at::kDouble));
+    const at::Tensor patches =
+        two_axes_ ? over_axes(raster, grid.cols, tokens.size(2)) : waves(raster, tokens.size(2));
+    const at::Tensor prefix = at::zeros({grid.prefix, tokens.size(2)}, patches.options());
+    return tokens + at::cat({prefix, patches}).to(tokens.scalar_type());
+  }
+
+ private:
+  static at::Tensor over_axes(const at::Tensor& raster, int64_t cols, int64_t width) {
+    const at::Tensor x = at::remainder(raster, cols);
+    const at::Tensor y = (raster - x) / cols;
+    return at::cat({waves(x, width / 2), waves(y, width / 2)}, 1);
+  }
+
+  bool two_axes_;
+};
+
+void check_two_halves(const EncodingSpec&, const EncodingShape& shape) {
+  if (shape.width % 2) {
+    throw Error("encoding \"sinusoidal2d\" needs an even width, but the width is " +
+                std::to_string(shape.width));
+  }
+}
+
+template <bool two_axes>
+std::unique_ptr<Encoding> make(const EncodingSpec&, const EncodingShape&, ParameterScope&) {
+  return std::make_unique<Sinusoidal>(two_axes);
+}
+
+}  // namespace
+
+std::vector<EncodingDefinition> define_sinusoidal() {
+  return {{.name = "sinusoidal",
+           .summary = "fixed sines and cosines of the raster index, added to the embeddings",
+           .make = make<false>},
+          {.name = "sinusoidal2d",
+           .summary = "fixed sines and cosines, half of the channels of x, half of y",
+           .make = make<true>,
+           .check_shape = check_two_halves}};
+}
+
+}  // namespace sape2::nn

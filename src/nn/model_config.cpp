@@ -1,0 +1,190 @@
+#include "sape2/nn/model_config.h"
+
+#include "sape2/error.h"
+#include "sape2/nn/nearest_name.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace sape2::nn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Reads one JSON object key by key, with a sentence for each thing that is not as it must be.
+class Reader {
+ public:
+  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object_.is_object()) throw Error(where_ + " is not a JSON object");
+  }
+
+  const Json& at(const std::string& key) {
+    keys_.push_back(key);
+    const auto found = object_.find(key);
+    if (found == object_.end()) throw Error(where_ + " has no " + in_quotes(key));
+    return *found;
+  }
+
+  int64_t integer(const std::string& key) {
+    const Json& value = at(key);
+    if (!value.is_number_integer()) wrong(key, value, "a whole number");
+    if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) {
+      wrong(key, value, "a smaller number");
+    }
+    return value.get<int64_t>();
+  }
+
+  double number(const std::string& key) {
+    const Json& value = at(key);
+    if (!value.is_number()) wrong(key, value, "a number");
+    return value.get<double>();
+  }
+
+  std::optional<double> number_or_null(const std::string& key) {
+    return at(key).is_null() ? std::nullopt : std::optional(number(key));
+  }
+
+  std::string text(const std::string& key) {
+    const Json& value = at(key);
+    if (!value.is_string()) wrong(key, value, "a string");
+    return value.get<std::string>();
+  }
+
+  template <typename T>
+  std::vector<T> list(const std::string& key, bool (Json::*is)() const noexcept,
+                      const char* expected) {
+    const Json& value = at(key);
+    if (!value.is_array()) wrong(key, value, expected);
+    for (const Json& item : value) {
+      if (!(item.*is)()) wrong(key, value, expected);
+    }
+    return value.get<std::vector<T>>();
+  }
+
+  std::vector<double> numbers(const std::string& key) {
+    return list<double>(key, &Json::is_number, "a list of numbers");
+  }
+
+  Size2d size(const std::string& key) {
+    const auto sides = list<int64_t>(key, &Json::is_number_integer, "a list of two whole numbers");
+    if (sides.size() != 2) wrong(key, at(key), "a list of two whole numbers");
+    return {sides[0], sides[1]};
+  }
+
+  // To be called last: every key must have been asked for.
+  void refuse_others() const {
+    for (const auto& [key, value] : object_.items()) {
+      if (std::ranges::find(keys_, key) == keys_.end()) {
+        throw Error(where_ + " has an unknown key " + in_quotes(key) + "; " +
+                    name_advice(key, keys_));
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] void wrong(const std::string& key, const Json& value, const char* expected) const {
+    const auto shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    throw Error(where_ + " has " + in_quotes(key) + " = " + in_quotes(shown) + ", expected " +
+                expected);
+  }
+
+  const Json& object_;
+  std::string where_;
+  std::vector<std::string> keys_;
+};
+
+Json vit_to_json(const ViTConfig& c) {
+  return {{"image_size", {c.image_size.height, c.image_size.width}},
+          {"patch_size", {c.patch_size.height, c.patch_size.width}},
+          {"channels", c.channels},
+          {"classes", c.classes},
+          {"depth", c.depth},
+          {"width", c.width},
+          {"heads", c.heads},
+          {"mlp_ratio", c.mlp_ratio},
+          {"pooling", to_string(c.pooling)},
+          {"registers", c.registers},
+          {"embedding_dropout", c.embedding_dropout},
+          {"projection_dropout", c.projection_dropout},
+          {"mlp_dropout", c.mlp_dropout},
+          {"stochastic_depth", c.stochastic_depth},
+          {"layer_scale", c.layer_scale ? Json(*c.layer_scale) : Json()}};
+}
+
+ViTConfig vit_from_json(const Json& json) {
+  Reader read(json, "the model configuration's \"vit\"");
+  ViTConfig c;
+  c.image_size = read.size("image_size");
+  c.patch_size = read.size("patch_size");
+  c.channels = read.integer("channels");
+  c.classes = read.integer("classes");
+  c.depth = read.integer("depth");
+  c.width = read.integer("width");
+  c.heads = read.integer("heads");
+  c.mlp_ratio = read.number("mlp_ratio");
+  c.pooling = parse_pooling(read.text("pooling"));
+  c.registers = read.integer("registers");
+  c.embedding_dropout = read.number("embedding_dropout");
+  c.projection_dropout = read.number("projection_dropout");
+  c.mlp_dropout = read.number("mlp_dropout");
+  c.stochastic_depth = read.number("stochastic_depth");
+  c.layer_scale = read.number_or_null("layer_scale");
+  read.refuse_others();
+  return c;
+}
+
+void check_length(const char* name, size_t length, const char* what, int64_t expected) {
+  if (length == 0 || static_cast<int64_t>(length) == expected) return;
+  throw Error(std::string(name) + " has " + std::to_string(length) +
+              " entries, expected one for each of the " + std::to_string(expected) + " " + what);
+}
+
+}  // namespace
+
+void ModelConfig::validate() const {
+  vit.validate();
+  check_encoding(encoding, vit.encoding_shape());
+  check_length("class_names", class_names.size(), "classes", vit.classes);
+  check_length("mean", mean.size(), "channels", vit.channels);
+  check_length("deviation", deviation.size(), "channels", vit.channels);
+  if (mean.size() != deviation.size()) {
+    throw Error("mean has " + std::to_string(mean.size()) + " entries but deviation has " +
+                std::to_string(deviation.size()) + "; give both or neither");
+  }
+  for (double value : mean) {
+    if (!std::isfinite(value)) throw Error("mean holds a number that is not finite");
+  }
+  for (double value : deviation) {
+    if (!std::isfinite(value) || value <= 0) {
+      throw Error("deviation holds " + std::to_string(value) + ", expected a number above 0");
+    }
+  }
+}
+
+std::string to_json(const ModelConfig& config) {
+  const Json json{{"vit", vit_to_json(config.vit)},
+                  {"encoding", config.encoding.to_string()},
+                  {"class_names", config.class_names},
+                  {"mean", config.mean},
+                  {"deviation", config.deviation}};
+  // Class names come from users' files and may not be UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+ModelConfig model_config_from_json(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw Error("the model configuration is not valid JSON");
+  Reader read(json, "the model configuration");
+  ModelConfig config;
+  config.vit = vit_from_json(read.at("vit"));
+  config.encoding = EncodingSpec::parse(read.text("encoding"));
+  config.class_names = read.list<std::string>("class_names", &Json::is_string, "a list of strings");
+  config.mean = read.numbers("mean");
+  config.deviation = read.numbers("deviation");
+  read.refuse_others();
+  config.validate();
+  return config;
+}
+
+}  // namespace sape2::nn

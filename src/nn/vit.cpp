@@ -1,0 +1,135 @@
+#include "sape2/nn/vit.h"
+
+#include "sape2/error.h"
+
+#include "nn/block.h"
+#include "nn/layers.h"
+
+#include <ATen/ATen.h>
+
+#include <optional>
+
+namespace sape2::nn {
+namespace {
+
+// timm's start for class token and registers.
+constexpr double kTokenDeviation = 1e-6;
+
+ModelConfig validated(ModelConfig config) {
+  config.validate();
+  return config;
+}
+
+std::string shown(const at::Tensor& tensor) {
+  std::string text;
+  for (int64_t size : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+// (1, count, width), or undefined where there are none.
+at::Tensor make_tokens(ParameterScope& scope, const char* name, int64_t count, int64_t width) {
+  if (count == 0) return {};
+  return scope.parameter(name, {1, count, width}, fill_normal(kTokenDeviation));
+}
+
+ops::Grid grid_of(const at::Tensor& images, const ViTConfig& config) {
+  if (images.dim() != 4 || images.size(1) != config.channels) {
+    throw Error("images are " + shown(images) + ", expected [images, " +
+                std::to_string(config.channels) + " channels, height, width]");
+  }
+  const int64_t height = images.size(2), width = images.size(3);
+  const Size2d patch = config.patch_size;
+  if (height < 1 || width < 1 || height % patch.height || width % patch.width) {
+    throw Error("images are " + std::to_string(height) + "×" + std::to_string(width) +
+                ", which patches of " + std::to_string(patch.height) + "×" +
+                std::to_string(patch.width) + " do not divide");
+  }
+  return {height / patch.height, width / patch.width, config.prefix()};
+}
+
+}  // namespace
+
+struct ViT::Layers {
+  at::Tensor cls_token;
+  at::Tensor reg_token;
+  std::unique_ptr<Encoding> encoding;
+  PatchEmbed patch_embed;
+  std::vector<Block> blocks;
+  std::optional<LayerNorm> norm;     // before pooling; none for mean pooling
+  std::optional<LayerNorm> fc_norm;  // after pooling; for mean pooling only
+  std::optional<Linear> seq_pool;    // for sequence pooling only
+  Linear head;
+
+  Layers(const ModelConfig& config, ParameterScope scope);
+
+  at::Tensor with_prefix(const at::Tensor& patches) const;
+};
+
+ViT::Layers::Layers(const ModelConfig& config, ParameterScope scope)
+    : cls_token(make_tokens(scope, "cls_token", config.vit.pooling == Pooling::class_token,
+                            config.vit.width)),
+      reg_token(make_tokens(scope, "reg_token", config.vit.registers, config.vit.width)),
+      encoding(make_encoding(config.encoding, config.vit.encoding_shape(), scope)),
+      patch_embed(scope.child("patch_embed"), config.vit.channels, config.vit.patch_size.height,
+                  config.vit.patch_size.width, config.vit.width),
+      head(scope.child("head"), config.vit.width, config.vit.classes) {
+  const ViTConfig& vit = config.vit;
+  const ParameterScope list = scope.child("blocks");
+  for (int64_t layer = 0; layer < vit.depth; ++layer) {
+    blocks.emplace_back(list.child(std::to_string(layer)), vit, layer, *encoding);
+  }
+  if (vit.pooling == Pooling::mean) {
+    fc_norm.emplace(scope.child("fc_norm"), vit.width);
+  } else {
+    norm.emplace(scope.child("norm"), vit.width);
+  }
+  if (vit.pooling == Pooling::sequence) seq_pool.emplace(scope.child("seq_pool"), vit.width, 1);
+}
+
+at::Tensor ViT::Layers::with_prefix(const at::Tensor& patches) const {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& token : {cls_token, reg_token}) {
+    if (!token.defined()) continue;
+    parts.push_back(token.to(patches.scalar_type()).expand({patches.size(0), -1, -1}));
+  }
+  if (parts.empty()) return patches;
+  parts.push_back(patches);
+  return at::cat(parts, 1);
+}
+
+ViT::ViT(ModelConfig config, Initialisation initialisation)
+    : config_(validated(std::move(config))),
+      layers_(std::make_unique<Layers>(config_, ParameterScope(*this, initialisation, decayed_))) {}
+
+ViT::~ViT() = default;
+
+at::Tensor ViT::forward(const at::Tensor& images) {
+  return forward_head(forward_features(images));
+}
+
+at::Tensor ViT::forward_features(const at::Tensor& images) {
+  ForwardPass pass{grid_of(images, config_.vit), is_training(), {}};
+  const at::Tensor patches = layers_->patch_embed(images);
+  at::Tensor tokens = layers_->encoding->embed(layers_->with_prefix(patches), pass);
+  tokens = at::dropout(tokens, config_.vit.embedding_dropout, is_training());
+  for (const Block& block : layers_->blocks) tokens = block(tokens, pass);
+  return layers_->norm ? (*layers_->norm)(tokens) : tokens;
+}
+
+at::Tensor ViT::forward_head(const at::Tensor& features) {
+  const ViTConfig& vit = config_.vit;
+  if (vit.pooling == Pooling::class_token) return layers_->head(features.select(1, 0));
+  const at::Tensor patches = features.narrow(1, vit.prefix(), features.size(1) - vit.prefix());
+  if (vit.pooling == Pooling::mean) return layers_->head((*layers_->fc_norm)(patches.mean(1)));
+  const at::Tensor weights = at::softmax((*layers_->seq_pool)(patches), 1);  // (B, patches, 1)
+  return layers_->head(at::matmul(weights.transpose(1, 2), patches).squeeze(1));
+}
+
+int64_t parameter_count(const ModelConfig& config) {
+  const ViT shapes(config, {.kind = Initialisation::Kind::shapes_only});
+  int64_t count = 0;
+  for (const at::Tensor& parameter : shapes.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace sape2::nn
