@@ -92,6 +92,20 @@ TEST(Loader, ABatchIsAPureFunctionOfSeedEpochAndStep) {
   EXPECT_FALSE(Loader(shapes(200), another_seed).batch(4, 0).images.equal(whole[0].images));
 }
 
+TEST(Loader, AGpuSeesTheSameBatches) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "there is no GPU";
+  LoaderOptions options = recipe();
+  const Loader here(shapes(200), options);
+  options.device = at::kCUDA;
+  const Loader there(shapes(200), options);
+  for (std::int64_t step = 0; step < here.steps(); ++step) {
+    const Batch a = here.batch(1, step), b = there.batch(1, step);
+    EXPECT_TRUE(a.images.equal(b.images.cpu()));
+    EXPECT_TRUE(a.targets.equal(b.targets.cpu()));
+    EXPECT_TRUE(a.labels.equal(b.labels.cpu()));
+  }
+}
+
 TEST(Loader, RepeatsImagesWithOtherAugmentations) {
   LoaderOptions options = recipe();
   options.repeats = 3;
