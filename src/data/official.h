@@ -25,8 +25,9 @@ struct OfficialFiles {
   std::vector<std::string> extras;     ///< welcome, not needed
   std::vector<RemoteFile> remote;      ///< one archive, or the files themselves
   bool remote_is_archive;
-  std::string home;         ///< the page a person would look at
-  std::string npm_package;  ///< empty: none
+  std::string home;            ///< the page a person would look at
+  std::string npm_package;     ///< empty: none
+  std::string debian_package;  ///< empty: none
   std::function<Dataset(const std::filesystem::path& folder, Split split)> read;
 };
 

@@ -30,6 +30,7 @@ class FolderLock {
   FolderLock(const fs::path& folder, GetObserver& observer)
       : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    waited_ = true;
     observer.note(fmt::format("waiting for another `sape2 data get` in {}", in_quotes(folder)));
     ::flock(descriptor_, LOCK_EX);
   }
@@ -39,9 +40,18 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  bool waited() const { return waited_; }
+
  private:
   int descriptor_;
+  bool waited_ = false;
 };
+
+bool is_within(const fs::path& path, const fs::path& folder) {
+  const fs::path relative =
+      fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(folder));
+  return !relative.empty() && *relative.begin() != "..";
+}
 
 // One call of get_dataset(): files are gathered in a folder of their own, verified there, and moved
 // to where they are looked for.
@@ -58,8 +68,10 @@ class Getter {
     if (auto found = from_this_machine()) return *found;
     create_folder(storage_root(options_.root));
     const FolderLock lock(storage_root(options_.root), observer_);
-    // Another process may have brought it while we waited.
-    if (auto found = from_this_machine()) return *found;
+    if (lock.waited()) {
+      // The other process may have brought it.
+      if (auto found = from_this_machine()) return *found;
+    }
     create_folder(staging_);
     if (auto result = from_local_archive()) return *result;
     if (!options_.offline) {
@@ -88,9 +100,7 @@ class Getter {
     if (!folder) return std::nullopt;
     return attempt([&]() -> GetResult {
       verify(official_, *folder);
-      const bool is_elsewhere =
-          !options_.root.empty() && fs::weakly_canonical(*folder).native().find(
-                                        fs::weakly_canonical(options_.root).native()) != 0;
+      const bool is_elsewhere = !options_.root.empty() && !is_within(*folder, options_.root);
       if (!is_elsewhere) return {*folder, "already there"};
       create_folder(staging_);
       copy_files(*folder);
@@ -183,8 +193,11 @@ class Getter {
     for (const RemoteFile& file : official_.remote) names.push_back(file.name);
     const fs::path where = official_.remote_is_archive ? home_.parent_path() : home_;
     throw Error(fmt::format(
-        "{} could not be had{}{}; put {} from {} into {} and run `sape2 data get {}` again",
+        "{} could not be had{}{}; {}put {} from {} into {} and run `sape2 data get {}` again",
         official_.name, reasons_.empty() ? "" : ": ", fmt::join(reasons_, "; "),
+        official_.debian_package.empty()
+            ? ""
+            : fmt::format("install Debian's package {}, or ", official_.debian_package),
         fmt::join(names, ", "), official_.home, in_quotes(where), official_.name));
   }
 
