@@ -103,7 +103,7 @@ class DataCommand : public Command {
       rows.push_back(
           {info.name, info.summary, size_text(info), count_text(info), place_text(info, root_)});
     }
-    if (json_) return terminal.print(all.dump(2) + "\n");
+    if (json_) return terminal.print(all.dump(2));
     terminal.heading("Data sets");
     terminal.table(rows);
   }
@@ -119,8 +119,7 @@ class DataCommand : public Command {
     for (const std::string& name : names_) {
       if (name == "shapes") {
         all.push_back({{"name", name}, {"folder", nullptr}, {"origin", "generated"}});
-        if (!json_)
-          terminal.print("shapes is generated when it is used: there is nothing to get\n");
+        if (!json_) terminal.print("shapes is generated when it is used: there is nothing to get");
         continue;
       }
       DataProgress progress;
@@ -129,10 +128,10 @@ class DataCommand : public Command {
       all.push_back(
           {{"name", name}, {"folder", result.folder.string()}, {"origin", result.origin}});
       if (!json_) {
-        terminal.print(fmt::format("{}: {} ({})\n", name, result.folder.string(), result.origin));
+        terminal.print(fmt::format("{}: {} ({})", name, result.folder.string(), result.origin));
       }
     }
-    if (json_) terminal.print(all.dump(2) + "\n");
+    if (json_) terminal.print(all.dump(2));
   }
 
   void info(Terminal& terminal) {
@@ -159,7 +158,7 @@ class DataCommand : public Command {
                      {"deviation", train.normalisation.deviation},
                      {"classes", classes}};
       // Class names are folder names, which need not be UTF-8.
-      return terminal.print(all.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+      return terminal.print(all.dump(2, ' ', false, json::error_handler_t::replace));
     }
     terminal.heading(train.name);
     terminal.table(
