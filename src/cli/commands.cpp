@@ -3,6 +3,7 @@
 // One line a command, in the order of `sape2 --help`.
 #define SAPE2_COMMANDS(COMMAND) \
   COMMAND(info)                 \
+  COMMAND(data)                 \
   COMMAND(bench)
 
 namespace sape2::cli {
