@@ -19,7 +19,7 @@ std::string in_quotes(std::string_view text) {
     length = kLongestText;
     while (length > 0 && is_continuation_byte(text[length])) --length;
   }
-  std::string result = "'";
+  std::string result = "\"";
   for (char c : text.substr(0, length)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7F) {
@@ -31,7 +31,7 @@ std::string in_quotes(std::string_view text) {
     }
   }
   if (length < text.size()) result += "…";
-  return result + "'";
+  return result + "\"";
 }
 
 }  // namespace sape2::io

@@ -5,7 +5,7 @@
 
 namespace sape2::io {
 
-/// Text from a file or a user, in single quotes, made fit for a one-line message: control bytes
+/// Text from a file or a user, in double quotes, made fit for a one-line message: control bytes
 /// escaped, long text cut.
 std::string in_quotes(std::string_view text);
 

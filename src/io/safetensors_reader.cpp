@@ -4,6 +4,7 @@
 #include "in_quotes.h"
 #include "mapped_file.h"
 #include "safetensors_header.h"
+#include "shape_text.h"
 
 #include <algorithm>
 #include <bit>
@@ -22,14 +23,6 @@ constexpr std::size_t kLengthBytes = 8;
 
 std::string in_bytes(std::uint64_t count) {
   return std::to_string(count) + " bytes";
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
 }
 
 // A tensor's bytes have to begin where the previous one's ended, at `expected_begin`.

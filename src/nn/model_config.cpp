@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kDeepestNesting = 8;
+
 // Reads one JSON object key by key, with a sentence for each thing that is not as it must be.
 class Reader {
  public:
@@ -173,7 +175,12 @@ std::string to_json(const ModelConfig& config) {
 }
 
 ModelConfig model_config_from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // A message shows the value it is about, which recurses; so nesting ends here.
+  const auto bounded = [](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepestNesting) throw Error("the model configuration is nested too deeply");
+    return true;
+  };
+  const Json json = Json::parse(text, bounded, /*allow_exceptions=*/false);
   if (json.is_discarded()) throw Error("the model configuration is not valid JSON");
   Reader read(json, "the model configuration");
   ModelConfig config;

@@ -65,11 +65,11 @@ TEST(AtomicFile, EachImpossiblePlaceGetsASentence) {
   const auto open_text = [](const fs::path& path) {
     return error_text([&] { AtomicFile file(path); });
   };
-  expect_contains(open_text(folder / "no" / "f"), "f': there is no folder '");
+  expect_contains(open_text(folder / "no" / "f"), "f\": there is no folder \"");
   expect_contains(open_text(folder.path()), "it is a folder, expected a file name");
   expect_contains(open_text(folder.path() / ""), "it is a folder, expected a file name");
   expect_contains(open_text(""), "expected a file name");
-  expect_contains(open_text("/dev/null"), "'/dev/null': it exists and is not a regular file");
+  expect_contains(open_text("/dev/null"), "\"/dev/null\": it exists and is not a regular file");
   expect_contains(open_text(folder / std::string(256, 'n')), "File name too long");
 }
 

@@ -25,7 +25,7 @@ std::string error_text(Action&& action) {
 }
 
 inline void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
 }
 
 }  // namespace sape2::io::test

@@ -50,37 +50,37 @@ const std::vector<HostileFile> kHostileFiles = {
        for (int i = 0; i < 500'000; ++i) text += "{\"a\":";
        return text;
      }()),
-     "unknown key 'a'"},
+     "unknown key \"a\""},
     {"NestedInShape", tensor_file(R"({"shape":)" + std::string(1'000'000, '[')),
      "has a list in its shape"},
     {"NestedInMetadata", raw_file(R"({"__metadata__":{"a":{"b":{}}}})"),
-     "metadata entry 'a' is an object, expected a string"},
+     "metadata entry \"a\" is an object, expected a string"},
     {"TwoTensorsOfOneName",
      raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
               R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
               "xy"),
-     "has the key 'a' twice"},
+     "has the key \"a\" twice"},
     {"TwoMetadata", raw_file(R"({"__metadata__":{},"__metadata__":{}})"),
-     "has the key '__metadata__' twice"},
+     "has the key \"__metadata__\" twice"},
     {"TwoMetadataEntries", raw_file(R"({"__metadata__":{"k":"1","k":"2"}})"),
-     "metadata entry 'k' appears twice"},
+     "metadata entry \"k\" appears twice"},
     {"TwoDtypes", tensor_file(R"({"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]})"),
-     "tensor 't' has the key 'dtype' twice"},
+     "tensor \"t\" has the key \"dtype\" twice"},
     {"MetadataNull", raw_file(R"({"__metadata__":null})"), "__metadata__ is null, expected"},
     {"MetadataNumber", raw_file(R"({"__metadata__":{"k":1}})"),
-     "entry 'k' is 1, expected a string"},
-    {"MetadataList", raw_file(R"({"__metadata__":{"k":[]}})"), "entry 'k' is a list"},
-    {"TensorNumber", tensor_file("7"), "tensor 't' is 7, expected an object"},
-    {"TensorText", tensor_file("\"x\""), "tensor 't' is the text 'x', expected an object"},
+     "entry \"k\" is 1, expected a string"},
+    {"MetadataList", raw_file(R"({"__metadata__":{"k":[]}})"), "entry \"k\" is a list"},
+    {"TensorNumber", tensor_file("7"), "tensor \"t\" is 7, expected an object"},
+    {"TensorText", tensor_file("\"x\""), "tensor \"t\" is the text \"x\", expected an object"},
     {"UnknownKey", tensor_file(R"({"dtype":"U8","shap":[]})"),
-     "tensor 't' has the unknown key 'shap'"},
-    {"NoDtype", tensor_file(R"({"shape":[],"data_offsets":[0,1]})", "x"), "'t' has no dtype"},
-    {"NoShape", tensor_file(R"({"dtype":"U8","data_offsets":[0,1]})", "x"), "'t' has no shape"},
-    {"NoOffsets", tensor_file(R"({"dtype":"U8","shape":[]})"), "'t' has no data_offsets"},
+     "tensor \"t\" has the unknown key \"shap\""},
+    {"NoDtype", tensor_file(R"({"shape":[],"data_offsets":[0,1]})", "x"), "\"t\" has no dtype"},
+    {"NoShape", tensor_file(R"({"dtype":"U8","data_offsets":[0,1]})", "x"), "\"t\" has no shape"},
+    {"NoOffsets", tensor_file(R"({"dtype":"U8","shape":[]})"), "\"t\" has no data_offsets"},
     {"UnknownDtype", tensor_file(R"({"dtype":"F31","shape":[],"data_offsets":[0,4]})", "abcd"),
-     "tensor 't' has the unknown dtype 'F31'"},
+     "tensor \"t\" has the unknown dtype \"F31\""},
     {"DtypeNumber", tensor_file(R"({"dtype":4})"), "dtype 4, expected a string"},
-    {"ShapeText", tensor_file(R"({"shape":"2"})"), "the shape the text '2', expected a list"},
+    {"ShapeText", tensor_file(R"({"shape":"2"})"), "the shape the text \"2\", expected a list"},
     {"ShapeNegative", tensor_file(R"({"dtype":"U8","shape":[-1],"data_offsets":[0,1]})", "x"),
      "has -1 in its shape, expected whole numbers from 0"},
     {"ShapeFraction", tensor_file(R"({"dtype":"U8","shape":[1.0],"data_offsets":[0,1]})", "x"),
@@ -128,12 +128,12 @@ const std::vector<HostileFile> kHostileFiles = {
      raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
               R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
               "xyz"),
-     "tensor 'b' begins at byte 2, expected 1"},
+     "tensor \"b\" begins at byte 2, expected 1"},
     {"Overlap",
      raw_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
               R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
               "xyz"),
-     "tensor 'b' begins at byte 1, expected 2: tensors must follow each other without overlap"},
+     "tensor \"b\" begins at byte 1, expected 2: tensors must follow each other without overlap"},
     {"SameBytesTwice",
      raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
               R"("b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
@@ -144,9 +144,9 @@ const std::vector<HostileFile> kHostileFiles = {
     {"BytesWithoutTensors", raw_file("{}", "x"), "it has 1 bytes of data, expected 0"},
     {"SpanTooShortForShape",
      tensor_file(R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,8]})", "12345678"),
-     "tensor 't' has 8 bytes, expected 24 for F32 [2, 3]"},
+     "tensor \"t\" has 8 bytes, expected 24 for F32 [2, 3]"},
     {"SpanForEmpty", tensor_file(R"({"dtype":"F32","shape":[0],"data_offsets":[0,4]})", "1234"),
-     "tensor 't' has 4 bytes, expected 0 for F32 [0]"},
+     "tensor \"t\" has 4 bytes, expected 0 for F32 [0]"},
 };
 
 class HostileFiles : public testing::TestWithParam<HostileFile> {};
@@ -154,7 +154,7 @@ class HostileFiles : public testing::TestWithParam<HostileFile> {};
 TEST_P(HostileFiles, AreRefusedWithASentence) {
   const std::string text =
       error_text([&] { parse_safetensors(as_bytes(GetParam().file), "bad.safetensors"); });
-  expect_contains(text, "'bad.safetensors' is not a valid safetensors file: ");
+  expect_contains(text, "\"bad.safetensors\" is not a valid safetensors file: ");
   expect_contains(text, GetParam().expected);
 }
 
@@ -165,7 +165,7 @@ TEST(HostileNames, AreShownOnOneShortLine) {
   const std::string name = R"(a\nb\u001b[31m)" + std::string(100'000, 'x');
   const std::string text =
       error_text([&] { parse_safetensors(as_bytes(raw_file("{\"" + name + "\":1}")), "f"); });
-  expect_contains(text, R"('a\x0ab\x1b[31mxxx)");
+  expect_contains(text, R"("a\x0ab\x1b[31mxxx)");
   EXPECT_LT(text.size(), 400u);
 }
 

@@ -181,7 +181,7 @@ TEST(Safetensors, AMissingTensorIsNamed) {
   const auto file = SafetensorsFile::open(folder / "f.safetensors");
   EXPECT_EQ(file.find("w"), nullptr);
   const std::string text = error_text([&] { file.at("w"); });
-  expect_contains(text, "f.safetensors' has no tensor 'w'");
+  expect_contains(text, "f.safetensors\" has no tensor \"w\"");
 }
 
 TEST(SafetensorsOpen, EachUnreadableFileGetsASentence) {
@@ -189,7 +189,7 @@ TEST(SafetensorsOpen, EachUnreadableFileGetsASentence) {
   const auto open_text = [](const fs::path& path) {
     return error_text([&] { SafetensorsFile::open(path); });
   };
-  expect_contains(open_text(folder / "absent"), "absent': there is no such file");
+  expect_contains(open_text(folder / "absent"), "absent\": there is no such file");
   expect_contains(open_text(folder.path()), "it is a folder, expected a file");
   std::ofstream(folder / "empty").close();
   expect_contains(open_text(folder / "empty"), "it is empty");
@@ -212,9 +212,9 @@ TEST(SafetensorsWrite, WhatCannotBeWrittenIsRefused) {
   };
   const TensorView good{.name = "w", .dtype = Dtype::f32, .shape = {2}, .bytes = as_bytes(data)};
   TensorView bad = good;
-  expect_contains(write_text({good, good}), "tensor 'w' is given twice");
+  expect_contains(write_text({good, good}), "tensor \"w\" is given twice");
   bad.shape = {3};
-  expect_contains(write_text({bad}), "tensor 'w' has 8 bytes, expected 12");
+  expect_contains(write_text({bad}), "tensor \"w\" has 8 bytes, expected 12");
   bad.shape = {-2};
   expect_contains(write_text({bad}), "has -2 in its shape");
   bad.shape = std::vector<std::int64_t>(65, 1);

@@ -101,16 +101,17 @@ TEST(TensorFile, EachImpossibleTensorGetsASentence) {
     EXPECT_EQ(folder.file_count(), 0u);
     return text;
   };
-  expect_contains(save_text(at::Tensor()), "tensor 'w' is undefined");
-  expect_contains(save_text(at::zeros({2}, at::kComplexFloat)), "tensor 'w' has the type Complex");
-  expect_contains(save_text(at::eye(3).to_sparse()), "tensor 'w' is sparse");
+  expect_contains(save_text(at::Tensor()), "tensor \"w\" is undefined");
+  expect_contains(save_text(at::zeros({2}, at::kComplexFloat)),
+                  "tensor \"w\" has the type Complex");
+  expect_contains(save_text(at::eye(3).to_sparse()), "tensor \"w\" is sparse");
   expect_contains(save_text(at::empty({2}, at::TensorOptions(at::kMeta))), "meta device");
 
   write_raw(folder / "u16",
             raw_file(R"({"u":{"dtype":"U16","shape":[1],"data_offsets":[0,2]}})", "ab"));
   expect_contains(error_text([&] { load_tensors(folder / "u16"); }),
-                  "tensor 'u' has the dtype U16, which LibTorch does not compute with");
-  expect_contains(error_text([&] { load_tensor(folder / "u16", "v"); }), "has no tensor 'v'");
+                  "tensor \"u\" has the dtype U16, which LibTorch does not compute with");
+  expect_contains(error_text([&] { load_tensor(folder / "u16", "v"); }), "has no tensor \"v\"");
 }
 
 }  // namespace

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "sape2/io/safetensors.h"
+#include "sape2/nn/model_config.h"
+
+#include <filesystem>
+#include <memory>
+
+namespace sape2::nn {
+class ViT;
+}
+
+/// Whole models in one safetensors file: the weights under timm's names, and in the metadata all
+/// that is needed to build the model again and to use it (architecture, encoding, class names,
+/// input size, mean and deviation). Other programs read the same file as plain weights.
+
+namespace sape2::io {
+
+/// How weights are stored. In memory they are float32.
+enum class WeightType { float32, bfloat16 };
+
+struct SaveModelOptions {
+  WeightType weights = WeightType::float32;
+  /// Further metadata, such as how the model was trained. Keys that begin with "sape2_" and the key
+  /// "format" are the model file's own.
+  Metadata extra;
+};
+
+/// Writes a model. See write_safetensors() for what happens on failure.
+void save_model(const std::filesystem::path& path, const nn::ViT& model,
+                const SaveModelOptions& options = {});
+
+/// Builds the model that a file describes, with the file's weights, ready for inference (`eval()`).
+/// Throws Error with one sentence where the file is no model file, or where a tensor is missing,
+/// unexpected or of another shape than the configuration asks for.
+std::shared_ptr<nn::ViT> load_model(const std::filesystem::path& path);
+
+/// What a model file says of its model, without its weights.
+nn::ModelConfig read_model_config(const std::filesystem::path& path);
+nn::ModelConfig read_model_config(const SafetensorsFile& file);
+
+}  // namespace sape2::io
