@@ -149,7 +149,7 @@ const std::vector<RecipeField>& recipe_fields() {
       {"rand_augment_magnitude", "RandAugment's strength", &R::rand_augment_magnitude, 0, 30},
       {"mixup_alpha", "MixUp's alpha, 0: no MixUp", &R::mixup_alpha, 0, 100},
       {"cutmix_alpha", "CutMix's alpha, 0: no CutMix", &R::cutmix_alpha, 0, 100},
-      {"mix_probability", "Share of batches that are mixed", &R::mix_probability, 0, 1},
+      {"mix_probability", "Share of images that are mixed", &R::mix_probability, 0, 1},
       {"erase_probability", "Probability of random erasing", &R::erase_probability, 0, 1},
       {"repeats", "Copies of an image in a batch (repeated augmentation)", &R::repeats, 1, 64},
       {"evaluate_epochs", "Epochs from one evaluation to the next", &R::evaluate_epochs, 1,

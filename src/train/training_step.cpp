@@ -71,8 +71,7 @@ at::Tensor TrainingStep::accumulate_gradients(const Batch& batch) {
   at::Tensor total;
   for (std::size_t i = 0; i < images.size(); ++i) {
     const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()));
-    const at::Tensor loss =
-        summed_cross_entropy(logits, targets[i], recipe_.label_smoothing) / count;
+    const at::Tensor loss = summed_cross_entropy(logits, targets[i]) / count;
     if (seconds_ != nullptr) seconds_->forward += elapsed();
     loss.backward();
     parameters_.collect_gradients();

@@ -35,10 +35,10 @@ struct Recipe {
   bool flip = false;         ///< left and right, every other image
   bool auto_augment = false;
   int64_t rand_augment_operations = 0;  ///< operations an image; 0: no RandAugment
-  double rand_augment_magnitude = 9;    ///< 0 … 30
+  int64_t rand_augment_magnitude = 9;   ///< 0 … 30
   double mixup_alpha = 0;               ///< 0: no MixUp
-  double cutmix_alpha = 0;              ///< 0: no CutMix; with MixUp: half of the batches each
-  double mix_probability = 1;           ///< share of batches that are mixed at all
+  double cutmix_alpha = 0;              ///< 0: no CutMix; with MixUp: half of the images each
+  double mix_probability = 1;           ///< share of images that are mixed at all
   double erase_probability = 0;         ///< of random erasing
   int64_t repeats = 1;                  ///< repeated augmentation: copies of an image in a batch
 
