@@ -32,6 +32,15 @@ at::Tensor make_tokens(ParameterScope& scope, const char* name, int64_t count, i
   return scope.parameter(name, {1, count, width}, fill_normal(kTokenDeviation));
 }
 
+std::vector<Block> make_blocks(const ParameterScope& scope, const ViTConfig& config,
+                               const Encoding& encoding) {
+  std::vector<Block> blocks;
+  for (int64_t layer = 0; layer < config.depth; ++layer) {
+    blocks.emplace_back(scope.child(std::to_string(layer)), config, layer, encoding);
+  }
+  return blocks;
+}
+
 ops::Grid grid_of(const at::Tensor& images, const ViTConfig& config) {
   if (images.dim() != 4 || images.size(1) != config.channels) {
     throw Error("images are " + shown(images) + ", expected [images, " +
@@ -58,7 +67,7 @@ struct ViT::Layers {
   std::optional<LayerNorm> norm;     // before pooling; none for mean pooling
   std::optional<LayerNorm> fc_norm;  // after pooling; for mean pooling only
   std::optional<Linear> seq_pool;    // for sequence pooling only
-  Linear head;
+  std::optional<Linear> head;
 
   Layers(const ModelConfig& config, ParameterScope scope);
 
@@ -72,18 +81,15 @@ ViT::Layers::Layers(const ModelConfig& config, ParameterScope scope)
       encoding(make_encoding(config.encoding, config.vit.encoding_shape(), scope)),
       patch_embed(scope.child("patch_embed"), config.vit.channels, config.vit.patch_size.height,
                   config.vit.patch_size.width, config.vit.width),
-      head(scope.child("head"), config.vit.width, config.vit.classes) {
+      blocks(make_blocks(scope.child("blocks"), config.vit, *encoding)) {
   const ViTConfig& vit = config.vit;
-  const ParameterScope list = scope.child("blocks");
-  for (int64_t layer = 0; layer < vit.depth; ++layer) {
-    blocks.emplace_back(list.child(std::to_string(layer)), vit, layer, *encoding);
-  }
   if (vit.pooling == Pooling::mean) {
     fc_norm.emplace(scope.child("fc_norm"), vit.width);
   } else {
     norm.emplace(scope.child("norm"), vit.width);
   }
   if (vit.pooling == Pooling::sequence) seq_pool.emplace(scope.child("seq_pool"), vit.width, 1);
+  head.emplace(scope.child("head"), vit.width, vit.classes);
 }
 
 at::Tensor ViT::Layers::with_prefix(const at::Tensor& patches) const {
@@ -118,11 +124,11 @@ at::Tensor ViT::forward_features(const at::Tensor& images) {
 
 at::Tensor ViT::forward_head(const at::Tensor& features) {
   const ViTConfig& vit = config_.vit;
-  if (vit.pooling == Pooling::class_token) return layers_->head(features.select(1, 0));
+  if (vit.pooling == Pooling::class_token) return (*layers_->head)(features.select(1, 0));
   const at::Tensor patches = features.narrow(1, vit.prefix(), features.size(1) - vit.prefix());
-  if (vit.pooling == Pooling::mean) return layers_->head((*layers_->fc_norm)(patches.mean(1)));
+  if (vit.pooling == Pooling::mean) return (*layers_->head)((*layers_->fc_norm)(patches.mean(1)));
   const at::Tensor weights = at::softmax((*layers_->seq_pool)(patches), 1);  // (B, patches, 1)
-  return layers_->head(at::matmul(weights.transpose(1, 2), patches).squeeze(1));
+  return (*layers_->head)(at::matmul(weights.transpose(1, 2), patches).squeeze(1));
 }
 
 int64_t parameter_count(const ModelConfig& config) {

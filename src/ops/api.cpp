@@ -1,13 +1,14 @@
 #include "sape2/ops/ops.h"
 
 #include "ops/public_ops.h"
+#include "ops/reference_guard.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 namespace sape2::ops {
 namespace {
 
-thread_local bool reference_only = false;
+thread_local bool guarded = false;
 
 /// A typed handle of a public operator; `Kernel` gives its signature.
 template <auto Kernel>
@@ -94,11 +95,16 @@ at::Tensor rope2d_mixed(const at::Tensor& x, const at::Tensor& fx, const at::Ten
   return op.call(x, fx, fy, grid.rows, grid.cols, grid.prefix);
 }
 
-ReferenceGuard::ReferenceGuard() : before_(reference_only) {
-  reference_only = true;
+ReferenceGuard::ReferenceGuard() : before_(guarded) {
+  guarded = true;
 }
+
 ReferenceGuard::~ReferenceGuard() {
-  reference_only = before_;
+  guarded = before_;
+}
+
+bool reference_only() {
+  return guarded;
 }
 
 }  // namespace sape2::ops

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "ops/internal_ops.h"
+
+namespace sape2::ops {
+
+/// The fused kernels on the CPU, for float32 and bfloat16; everything else, and everything while a
+/// ReferenceGuard lives, runs on the plain formulas.
+struct CpuBackend {
+  static Tensors forward(const BiasedArguments& a);
+  static Tensors forward(const Sape2Arguments& a);
+  static Tensors forward(const CopeArguments& a);
+  static Tensors forward(const VectorArguments& a);
+  static Tensors forward(const BiasArguments& a);
+  static Tensors backward(const BackwardInputs& in, const BiasedArguments& a);
+  static Tensors backward(const BackwardInputs& in, const Sape2Arguments& a);
+  static Tensors backward(const BackwardInputs& in, const CopeArguments& a);
+  static Tensors backward(const BackwardInputs& in, const VectorArguments& a);
+  static Tensors backward(const BackwardInputs& in, const BiasArguments& a);
+};
+
+}  // namespace sape2::ops

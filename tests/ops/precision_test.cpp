@@ -1,0 +1,160 @@
+// The rule of every fused path: its error against float64 is at most twice that of the plain
+// formula in the same precision, over random shapes, modes, spans, forms, prefixes and scales.
+#include "sape2/ops/ops.h"
+
+#include "support/plain_bfloat16.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+
+namespace sape2::testing {
+namespace {
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+struct Case {
+  ops::Grid grid;
+  ops::VectorOptions vectors;
+  ops::BiasOptions bias;
+  std::string form;
+  bool own_tables = false, given_gates = false, given_gain = false;
+  double magnitude = 1;
+  Tensors inputs;  // float64
+
+  std::string name() const {
+    std::string text =
+        vectors.mode + " " + vectors.span + " " + form + " grid " + std::to_string(grid.rows) +
+        "x" + std::to_string(grid.cols) + "+" + std::to_string(grid.prefix) + " d " +
+        std::to_string(inputs.at("q").size(3)) + " M " + std::to_string(inputs.at("ex").size(-2)) +
+        " |q| " + std::to_string(magnitude);
+    return text + (bias.bias_inside ? " inside" : " outside") + (own_tables ? " own tables" : "");
+  }
+};
+
+/// A case as varied as the operators allow.
+Case random_case(std::mt19937& draw, double magnitude) {
+  const auto pick = [&](auto choices) {
+    return *(choices.begin() + std::uniform_int_distribution<size_t>(0, choices.size() - 1)(draw));
+  };
+  const auto flip = [&] { return pick(std::initializer_list<bool>{false, true}); };
+  Case c;
+  c.magnitude = magnitude;
+  c.grid = {pick(std::initializer_list<int64_t>{1, 2, 4, 5, 8, 11}),
+            pick(std::initializer_list<int64_t>{1, 3, 4, 7, 8, 13}),
+            pick(std::initializer_list<int64_t>{0, 0, 1, 3})};
+  c.vectors.mode = pick(std::initializer_list<const char*>{"q", "k", "qk"});
+  c.vectors.span = pick(std::initializer_list<const char*>{"suffix", "between"});
+  c.form = pick(std::initializer_list<const char*>{"distance", "direct"});
+  c.bias.bias_inside = flip();
+  c.own_tables = flip(), c.given_gates = flip(), c.given_gain = flip();
+  const int64_t images = 2, heads = 2;
+  const int64_t d = pick(std::initializer_list<int64_t>{3, 8, 16, 24, 32, 64});
+  const int64_t longest = std::max(c.grid.rows, c.grid.cols);
+  int64_t table_rows = c.vectors.span == "suffix" ? longest + 1 : 2 * longest - 1;
+  if (flip()) table_rows = std::max<int64_t>(table_rows - 2, c.vectors.span == "suffix" ? 2 : 1);
+
+  const auto random = [](at::IntArrayRef shape) { return at::randn(shape, at::kDouble); };
+  for (const char* name : {"q", "k"})
+    c.inputs[name] = magnitude * random({images, heads, c.grid.tokens(), d});
+  c.inputs["v"] = random({images, heads, c.grid.tokens(), d});
+  std::vector<int64_t> shape = {table_rows, d};
+  if (c.own_tables) shape.insert(shape.begin(), heads);
+  if (c.vectors.mode == "qk") shape.insert(shape.begin(), 2);
+  c.inputs["ex"] = 0.3 * random(shape);
+  c.inputs["ey"] = 0.3 * random(shape);
+  if (c.given_gates) {
+    c.inputs["gate_scale"] = (1 + 0.3 * random({heads})) / std::sqrt(double(d));
+    c.inputs["gate_offset"] = 1 + random({heads});
+  }
+  if (c.given_gain) c.inputs["gain"] = random({heads});
+  c.inputs["dout"] = random(c.inputs["q"].sizes());
+  return c;
+}
+
+enum class Path { op, reference, plain_bfloat16 };
+
+/// The output and all gradients, with inputs first rounded to `rounding` and then computed in
+/// `type`.
+Tensors run(const Case& c, at::ScalarType rounding, at::ScalarType type, Path path) {
+  Tensors leaves;
+  for (const auto& [name, value] : c.inputs)
+    leaves[name] = value.to(rounding).to(type).detach().requires_grad_(name != "dout");
+  auto vectors = c.vectors;
+  auto bias = c.bias;
+  if (c.given_gates)
+    vectors.gate_scale = leaves["gate_scale"], vectors.gate_offset = leaves["gate_offset"];
+  if (c.given_gain) bias.gain = leaves["gain"];
+  const auto call = path == Path::plain_bfloat16 ? plain_bfloat16_attention : ops::sape2_attention;
+  const auto compute = [&]() -> Tensors {
+    const auto out = call(leaves["q"], leaves["k"], leaves["v"], leaves["ex"], leaves["ey"], c.grid,
+                          vectors, c.form, bias);
+    out.backward(leaves["dout"]);
+    Tensors results = {{"out", out.detach()}};
+    for (const auto& [name, leaf] : leaves)
+      if (name != "dout") results["d" + name] = leaf.grad();
+    return results;
+  };
+  if (path != Path::reference) return compute();
+  const ops::ReferenceGuard guard;
+  return compute();
+}
+
+/// Squared errors and magnitudes, added up over cases.
+struct Sums {
+  std::map<std::string, double> fused, plain;
+
+  void add(const Tensors& fused_results, const Tensors& plain_results, const Tensors& exact) {
+    for (const auto& [name, value] : exact) {
+      // Saturated softmaxes have gradients of nearly nothing; below a thousandth of the unit-sized
+      // inputs, errors count as absolute.
+      const double norm = value.square().sum().item<double>() + 1e-6 * double(value.numel());
+      const auto error = [&](const at::Tensor& result) {
+        return (result.to(at::kDouble) - value).square().sum().item<double>() / norm;
+      };
+      fused[name] += error(fused_results.at(name));
+      plain[name] += error(plain_results.at(name));
+    }
+  }
+  void expect_at_most_twice(double floor, const std::string& where) const {
+    for (const auto& [name, error] : fused)
+      EXPECT_LE(std::sqrt(error), 2 * std::sqrt(plain.at(name)) + floor) << name << ", " << where;
+  }
+};
+
+void hold_to_the_rule(at::ScalarType type, Path yardstick, double floor) {
+  std::mt19937 draw(17);
+  at::manual_seed(17);
+  for (const double magnitude : {1e-3, 0.1, 1.0, 5.0, 30.0}) {
+    Sums all;
+    for (int round = 0; round < 24; ++round) {
+      const auto c = random_case(draw, magnitude);
+      const auto exact = run(c, type, at::kDouble, Path::reference);
+      Sums one;
+      const auto fused = run(c, type, type, Path::op), plain = run(c, type, type, yardstick);
+      all.add(fused, plain, exact);
+      one.add(fused, plain, exact);
+      // Where a position lies within rounding of an integer, its derivative may be read on either
+      // side; one case alone is therefore held more loosely than all together.
+      for (const auto& [name, error] : one.fused)
+        EXPECT_LE(std::sqrt(error), 8 * std::sqrt(one.plain.at(name)) + 20 * floor)
+            << name << ", " << c.name();
+    }
+    all.expect_at_most_twice(floor, "|q| " + std::to_string(magnitude));
+  }
+}
+
+TEST(Precision, Float32IsWithinTwiceThePlainFormula) {
+  hold_to_the_rule(at::kFloat, Path::reference, 1e-7);
+}
+
+TEST(Precision, Bfloat16IsWithinTwiceThePlainFormula) {
+  hold_to_the_rule(at::kBFloat16, Path::plain_bfloat16, 1e-4);
+}
+
+}  // namespace
+}  // namespace sape2::testing
