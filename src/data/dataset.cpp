@@ -30,8 +30,8 @@ void check_labels(const Dataset& dataset, const std::filesystem::path& where) {
   const std::vector<std::int64_t> counts = images_per_class(dataset);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) {
-      throw Error(fmt::format("{} has no image of the class {} ({})", quoted(where), i,
-                              quoted(dataset.class_names[i])));
+      throw Error(fmt::format("{} has no image of the class {} ({})", in_quotes(where), i,
+                              in_quotes(dataset.class_names[i])));
     }
   }
 }

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail(const char* verb, const fs::path& path, int error) {
-  throw Error(fmt::format("cannot {} {}: {}", verb, quoted(path),
+  throw Error(fmt::format("cannot {} {}: {}", verb, in_quotes(path),
                           std::generic_category().message(error)));
 }
 
@@ -38,14 +38,14 @@ void write_all(int descriptor, std::span<const std::uint8_t> bytes, const fs::pa
 Bytes read_file(const fs::path& path, std::uint64_t limit) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw Error(fmt::format("there is no file {}", quoted(path)));
+  if (!fs::exists(status)) throw Error(fmt::format("there is no file {}", in_quotes(path)));
   if (!fs::is_regular_file(status)) {
-    throw Error(fmt::format("{} is not a regular file", quoted(path)));
+    throw Error(fmt::format("{} is not a regular file", in_quotes(path)));
   }
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) fail("read", path, error.value());
   if (size > limit) {
-    throw Error(fmt::format("{} has {} bytes, expected at most {}", quoted(path), grouped(size),
+    throw Error(fmt::format("{} has {} bytes, expected at most {}", in_quotes(path), grouped(size),
                             grouped(limit)));
   }
   std::ifstream stream(path, std::ios::binary);
@@ -59,7 +59,7 @@ Bytes read_file(const fs::path& path, std::uint64_t limit) {
 Bytes read_maybe_gzip(const fs::path& path, std::uint64_t limit) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
-    throw Error(fmt::format("there is no file {}", quoted(path)));
+    throw Error(fmt::format("there is no file {}", in_quotes(path)));
   }
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (!file) fail("read", path, errno);
@@ -72,14 +72,14 @@ Bytes read_maybe_gzip(const fs::path& path, std::uint64_t limit) {
     int code = Z_OK;
     const char* reason = gzerror(file.get(), &code);
     if (count < 0 || code == Z_BUF_ERROR) {
-      throw Error(fmt::format("{} is truncated or damaged ({})", quoted(path),
+      throw Error(fmt::format("{} is truncated or damaged ({})", in_quotes(path),
                               code == Z_BUF_ERROR ? "unexpected end of file" : reason));
     }
     bytes.resize(before + static_cast<std::size_t>(count));
     if (count == 0) return bytes;
     if (bytes.size() > limit) {
-      throw Error(fmt::format("{} holds more than the {} bytes expected", quoted(path),
-                              grouped(limit)));
+      throw Error(
+          fmt::format("{} holds more than the {} bytes expected", in_quotes(path), grouped(limit)));
     }
   }
 }

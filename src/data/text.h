@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -8,9 +9,12 @@
 namespace sape2::data {
 
 /// Text of a user or a file, in double quotes, fit for one line: control bytes are escaped.
-std::string quoted(std::string_view text);
-inline std::string quoted(const std::filesystem::path& path) {
-  return quoted(std::string_view(path.native()));
+std::string in_quotes(std::string_view text);
+inline std::string in_quotes(const std::string& text) {
+  return in_quotes(std::string_view(text));
+}
+inline std::string in_quotes(const std::filesystem::path& path) {
+  return in_quotes(path.native());
 }
 
 /// 1234567 as "1,234,567".

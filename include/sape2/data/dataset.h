@@ -43,10 +43,10 @@ Dataset resized(const Dataset& dataset, std::int64_t height, std::int64_t width)
 
 /// How to read a data set; what does not concern a data set is left unused by it.
 struct LoadOptions {
-  std::filesystem::path root;        ///< where to look; empty: the places of search_roots()
-  std::int64_t image_size = 0;       ///< height and width wanted; 0: the data set's own
-  std::uint64_t seed = 0;            ///< of `shapes`, and of the split of a folder without one
-  double test_share = 0.2;           ///< share of a folder without a split that is kept for tests
+  std::filesystem::path root;   ///< where to look; empty: the places of search_roots()
+  std::int64_t image_size = 0;  ///< height and width wanted; 0: the data set's own
+  std::uint64_t seed = 0;       ///< of `shapes`, and of the split of a folder without one
+  double test_share = 0.2;      ///< share of a folder without a split that is kept for tests
 };
 
 /// A data set that can be named on the command line.

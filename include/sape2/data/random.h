@@ -26,6 +26,7 @@ enum class Purpose : std::uint32_t {
   mix,
   partner,
   shapes,
+  grain,
 };
 
 /// Random numbers that depend on (seed, epoch, index, purpose) alone. They are drawn on the host,

@@ -32,9 +32,15 @@ namespace {
       "this build reads and writes no images: install libpng-dev and libjpeg-dev and build again");
 }
 }  // namespace
-Image decode_png(std::span<const std::uint8_t>) { refuse(); }
-Image decode_jpeg(std::span<const std::uint8_t>) { refuse(); }
-std::vector<std::uint8_t> encode_png(const Image&) { refuse(); }
+Image decode_png(std::span<const std::uint8_t>) {
+  refuse();
+}
+Image decode_jpeg(std::span<const std::uint8_t>) {
+  refuse();
+}
+std::vector<std::uint8_t> encode_png(const Image&) {
+  refuse();
+}
 #endif
 
 void check_image_size(std::uint64_t height, std::uint64_t width) {
@@ -52,7 +58,7 @@ Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name) {
     if (starts_with(bytes, kJpegSignature)) return decode_jpeg(bytes);
     throw Error("it is neither PNG nor JPEG");
   } catch (const Error& error) {
-    throw Error(fmt::format("cannot read the image {}: {}", quoted(name), error.what()));
+    throw Error(fmt::format("cannot read the image {}: {}", in_quotes(name), error.what()));
   }
 }
 

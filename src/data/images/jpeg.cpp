@@ -2,11 +2,11 @@
 
 #include "data/images/codecs.h"
 
-#include <csetjmp>
-#include <cstdio>
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include <csetjmp>
+#include <cstdio>
 #include <cstring>
 
 namespace sape2::data {
@@ -43,7 +43,6 @@ void jpeg_note(j_common_ptr common, int level) {
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
     case JWRN_MUST_RESYNC:
-    case JWRN_ARITH_BAD_CODE:
       jpeg_fail(common);
       break;
     default:
@@ -72,8 +71,7 @@ int orientation_of(const jpeg_decompress_struct& jpeg) {
   return 1;
 }
 
-bool read_all(jpeg_decompress_struct& jpeg, std::span<const std::uint8_t> bytes,
-              JpegState& state) {
+bool read_all(jpeg_decompress_struct& jpeg, std::span<const std::uint8_t> bytes, JpegState& state) {
   if (setjmp(state.jump)) return false;
   jpeg_create_decompress(&jpeg);
   jpeg.progress = &state.progress;

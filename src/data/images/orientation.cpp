@@ -49,8 +49,10 @@ int exif_orientation(std::span<const std::uint8_t> segment) {
 Image oriented(Image image, int orientation) {
   if (orientation == 1) return image;
   const bool swapped = orientation >= 5;
-  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool from_right =
+      orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool from_bottom =
+      orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Image turned{swapped ? image.width : image.height, swapped ? image.height : image.width,
                image.channels, std::vector<std::uint8_t>(image.pixels.size())};
   std::uint8_t* out = turned.pixels.data();

@@ -2,10 +2,10 @@
 
 #include "data/images/codecs.h"
 
-#include <csetjmp>
 #include <png.h>
 
 #include <algorithm>
+#include <csetjmp>
 #include <cstring>
 
 namespace sape2::data {

@@ -73,7 +73,8 @@ Image resample(const Image& image, const Box& box, std::int64_t height, std::int
       for (std::int64_t c = 0; c < channels; ++c) {
         std::int64_t sum = 0;
         const std::uint8_t* in = row + taps.first * channels + c;
-        for (std::size_t k = 0; k < taps.weights.size(); ++k) sum += taps.weights[k] * in[k * channels];
+        for (std::size_t k = 0; k < taps.weights.size(); ++k)
+          sum += taps.weights[k] * in[k * channels];
         *out++ = to_byte(sum);
       }
     }

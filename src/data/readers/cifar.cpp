@@ -31,7 +31,7 @@ std::vector<std::string> read_class_names(const CifarLayout& layout, const fs::p
   std::istringstream stream(std::string(bytes.begin(), bytes.end()));
   std::vector<std::string> names{std::istream_iterator<std::string>(stream), {}};
   if (names.size() != layout.class_names.size()) {
-    throw Error(fmt::format("{} names {} classes, expected {}", quoted(path), names.size(),
+    throw Error(fmt::format("{} names {} classes, expected {}", in_quotes(path), names.size(),
                             layout.class_names.size()));
   }
   return names;
@@ -42,9 +42,10 @@ Bytes read_records(const fs::path& path, std::int64_t records, std::int64_t reco
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   if (!error && size != expected) {
-    throw Error(fmt::format("{} is {}: it has {} bytes, expected {} ({} of {} bytes)", quoted(path),
-                            size < expected ? "truncated" : "too large", grouped(size),
-                            grouped(expected), counted(records, "record"), grouped(record_bytes)));
+    throw Error(fmt::format("{} is {}: it has {} bytes, expected {} ({} of {} bytes)",
+                            in_quotes(path), size < expected ? "truncated" : "too large",
+                            grouped(size), grouped(expected), counted(records, "record"),
+                            grouped(record_bytes)));
   }
   return read_file(path, expected);
 }
@@ -109,7 +110,7 @@ Dataset read_cifar(const CifarLayout& layout, const fs::path& folder, Split spli
       *label = record[layout.label_bytes - 1];
       if (*label >= dataset.classes()) {
         throw Error(fmt::format("record {} of {} has the label {}, expected 0 … {}", i,
-                                quoted(folder / file), *label, dataset.classes() - 1));
+                                in_quotes(folder / file), *label, dataset.classes() - 1));
       }
       ++label;
       std::memcpy(image, record + layout.label_bytes, kImageBytes);

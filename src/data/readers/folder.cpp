@@ -38,12 +38,12 @@ std::string lower_extension(const fs::path& path) {
 // passed over in silence.
 bool is_image(const fs::path& path) {
   static const std::set<std::string> readable{".png", ".jpg", ".jpeg"};
-  static const std::set<std::string> foreign{".gif", ".webp", ".bmp", ".tif",
-                                             ".tiff", ".ppm", ".heic", ".avif"};
+  static const std::set<std::string> foreign{".gif",  ".webp", ".bmp",  ".tif",
+                                             ".tiff", ".ppm",  ".heic", ".avif"};
   const std::string extension = lower_extension(path);
   if (foreign.contains(extension)) {
-    throw Error(fmt::format("cannot read the image {}: only PNG and JPEG files are read",
-                            quoted(path)));
+    throw Error(
+        fmt::format("cannot read the image {}: only PNG and JPEG files are read", in_quotes(path)));
   }
   return readable.contains(extension);
 }
@@ -56,7 +56,7 @@ std::vector<fs::path> children(const fs::path& folder) {
     if (!is_hidden(it->path())) result.push_back(it->path());
   }
   if (error) {
-    throw Error(fmt::format("cannot read the folder {}: {}", quoted(folder), error.message()));
+    throw Error(fmt::format("cannot read the folder {}: {}", in_quotes(folder), error.message()));
   }
   std::sort(result.begin(), result.end());
   return result;
@@ -82,7 +82,8 @@ std::vector<fs::path> images_of(const fs::path& class_folder) {
     if (fs::is_regular_file(child) && is_image(child)) images.push_back(child);
   }
   if (images.empty()) {
-    throw Error(fmt::format("the class folder {} holds no PNG or JPEG file", quoted(class_folder)));
+    throw Error(
+        fmt::format("the class folder {} holds no PNG or JPEG file", in_quotes(class_folder)));
   }
   return images;
 }
@@ -95,7 +96,7 @@ std::vector<fs::path> drawn_part(std::vector<fs::path> images, const fs::path& c
   if (count < 2) {
     throw Error(fmt::format(
         "the class folder {} holds one image, expected at least 2 to split into train and test",
-        quoted(class_folder)));
+        in_quotes(class_folder)));
   }
   const auto wanted = std::llround(static_cast<double>(count) * options.test_share);
   const std::int64_t tests = std::clamp<std::int64_t>(wanted, 1, count - 1);
@@ -121,18 +122,19 @@ Listing list_images(const fs::path& folder, Split split, const LoadOptions& opti
   if (!fs::is_directory(test)) test = folder / "val";
   if (has_split && !fs::is_directory(test)) {
     throw Error(fmt::format("{} has a folder \"train\" but neither \"test\" nor \"val\" beside it",
-                            quoted(folder)));
+                            in_quotes(folder)));
   }
   const fs::path top = !has_split ? folder : split == Split::train ? train : test;
   const std::vector<fs::path> folders = class_folders(top);
   Listing listing{names_of(folders), {}};
   if (folders.size() < 2) {
     throw Error(fmt::format("{} holds {}, expected at least 2 (one folder of images a class)",
-                            quoted(top), counted(folders.size(), "class folder")));
+                            in_quotes(top), counted(folders.size(), "class folder")));
   }
-  if (has_split && listing.class_names != names_of(class_folders(split == Split::train ? test : train))) {
-    throw Error(fmt::format("{} and {} do not hold the same class folders", quoted(train),
-                            quoted(test)));
+  if (has_split &&
+      listing.class_names != names_of(class_folders(split == Split::train ? test : train))) {
+    throw Error(fmt::format("{} and {} do not hold the same class folders", in_quotes(train),
+                            in_quotes(test)));
   }
   for (std::size_t label = 0; label < folders.size(); ++label) {
     std::vector<fs::path> images = images_of(folders[label]);
@@ -159,11 +161,11 @@ void copy_as_planes(const Image& image, std::uint8_t* target) {
 
 Dataset read_folder(const fs::path& folder, Split split, const LoadOptions& options) {
   if (!fs::is_directory(folder)) {
-    throw Error(fmt::format("there is no folder {}", quoted(folder)));
+    throw Error(fmt::format("there is no folder {}", in_quotes(folder)));
   }
   if (!(options.test_share > 0 && options.test_share < 1)) {
-    throw Error(fmt::format("the test share is {}, expected a number between 0 and 1",
-                            options.test_share));
+    throw Error(
+        fmt::format("the test share is {}, expected a number between 0 and 1", options.test_share));
   }
   Listing listing = list_images(folder, split, options);
   const std::int64_t side = options.image_size > 0 ? options.image_size : kDefaultSide;

@@ -34,26 +34,27 @@ Bytes read_idx_file(const fs::path& path, const std::vector<std::int64_t>& shape
   const std::size_t header = 4 + 4 * shape.size();
   Bytes bytes = read_maybe_gzip(path, header + content);
   if (bytes.size() < header) {
-    throw Error(fmt::format("{} is truncated: it has {}, too few for an IDX header", quoted(path),
-                            counted(bytes.size(), "byte")));
+    throw Error(fmt::format("{} is truncated: it has {}, too few for an IDX header",
+                            in_quotes(path), counted(bytes.size(), "byte")));
   }
   const std::uint32_t magic = big_endian(bytes.data());
   const std::uint32_t expected = kUnsignedByte << 8 | static_cast<std::uint32_t>(shape.size());
   if (magic != expected) {
-    throw Error(fmt::format("{} is no IDX file of bytes with {} axes: it begins with 0x{:08x}, "
-                            "expected 0x{:08x}",
-                            quoted(path), shape.size(), magic, expected));
+    throw Error(
+        fmt::format("{} is no IDX file of bytes with {} axes: it begins with 0x{:08x}, "
+                    "expected 0x{:08x}",
+                    in_quotes(path), shape.size(), magic, expected));
   }
   std::vector<std::int64_t> found;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     found.push_back(big_endian(bytes.data() + 4 + 4 * axis));
   }
   if (found != shape) {
-    throw Error(fmt::format("{} says its size is {}, expected {}", quoted(path),
+    throw Error(fmt::format("{} says its size is {}, expected {}", in_quotes(path),
                             fmt::join(found, " × "), fmt::join(shape, " × ")));
   }
   if (bytes.size() != header + content) {
-    throw Error(fmt::format("{} is truncated: it holds {} bytes, expected {}", quoted(path),
+    throw Error(fmt::format("{} is truncated: it holds {} bytes, expected {}", in_quotes(path),
                             grouped(bytes.size()), grouped(header + content)));
   }
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header));
@@ -71,15 +72,14 @@ std::string idx_labels_file(Split split) {
 }
 
 const IdxLayout& fashion_mnist_layout() {
-  static const IdxLayout layout{
-      .name = "fashion-mnist",
-      .train_images = 60'000,
-      .test_images = 10'000,
-      .height = 28,
-      .width = 28,
-      .class_names = {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt",
-                      "sneaker", "bag", "ankle boot"},
-      .normalisation = {{0.2860}, {0.3530}}};
+  static const IdxLayout layout{.name = "fashion-mnist",
+                                .train_images = 60'000,
+                                .test_images = 10'000,
+                                .height = 28,
+                                .width = 28,
+                                .class_names = {"t-shirt", "trouser", "pullover", "dress", "coat",
+                                                "sandal", "shirt", "sneaker", "bag", "ankle boot"},
+                                .normalisation = {{0.2860}, {0.3530}}};
   return layout;
 }
 
@@ -100,7 +100,7 @@ Dataset read_idx(const IdxLayout& layout, const fs::path& folder, Split split) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] >= dataset.classes()) {
       throw Error(fmt::format("record {} of {} has the label {}, expected 0 … {}", i,
-                              quoted(labels_path), labels[i], dataset.classes() - 1));
+                              in_quotes(labels_path), labels[i], dataset.classes() - 1));
     }
     label[i] = labels[i];
   }

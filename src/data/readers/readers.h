@@ -51,8 +51,8 @@ Dataset read_idx(const IdxLayout& layout, const std::filesystem::path& folder, S
 std::string idx_images_file(Split split);
 std::string idx_labels_file(Split split);
 
-/// Class folders of PNG and JPEG files: train/CLASS/… with test/ or val/ beside it, or CLASS/… alone,
-/// then split by a seeded draw.
+/// Class folders of PNG and JPEG files: train/CLASS/… with test/ or val/ beside it, or CLASS/…
+/// alone, then split by a seeded draw.
 Dataset read_folder(const std::filesystem::path& folder, Split split, const LoadOptions& options);
 
 /// Refuses labels outside of the classes and classes without an image.
