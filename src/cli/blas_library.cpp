@@ -11,19 +11,40 @@
 namespace sape2::cli {
 namespace {
 
-template <class Function>
-Function* find_function(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
-}
+// The library that provides a function of this process, asked for its other functions: those of its
+// own dependencies count, those of unrelated libraries do not (several BLAS may be loaded).
+class Provider {
+ public:
+  explicit Provider(const char* function) : symbol_(::dlsym(RTLD_DEFAULT, function)) {
+    Dl_info info{};
+    if (symbol_ == nullptr || ::dladdr(symbol_, &info) == 0) return;
+    file_ = info.dli_fname;
+    library_ = ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  }
+  ~Provider() {
+    if (library_ != nullptr) ::dlclose(library_);
+  }
+  Provider(const Provider&) = delete;
+  Provider& operator=(const Provider&) = delete;
 
-// The real file, behind the links that Debian's alternatives are made of.
-std::string file_that_provides(void* symbol) {
-  Dl_info info{};
-  if (symbol == nullptr || ::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return "";
-  std::error_code error;
-  const auto real = std::filesystem::canonical(info.dli_fname, error);
-  return error ? info.dli_fname : real.string();
-}
+  template <class Function>
+  Function* find(const char* name) const {
+    if (library_ == nullptr) return nullptr;
+    return reinterpret_cast<Function*>(::dlsym(library_, name));
+  }
+
+  // The real file, behind the links that Debian's alternatives are made of.
+  std::string path() const {
+    std::error_code error;
+    const auto real = std::filesystem::canonical(file_, error);
+    return error ? file_ : real.string();
+  }
+
+ private:
+  void* symbol_ = nullptr;
+  void* library_ = nullptr;
+  std::string file_;
+};
 
 // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …" → "OpenBLAS 0.3.21"
 std::string first_words(const std::string& text, int count) {
@@ -40,15 +61,16 @@ BlasLibrary find_blas_library() {
     return {.name = at::get_mkl_version(), .path = "", .threads = at::get_num_threads()};
   }
   BlasLibrary library;
-  library.path = file_that_provides(::dlsym(RTLD_DEFAULT, "sgemm_"));
-  if (auto* config = find_function<const char*()>("openblas_get_config")) {
+  const Provider provider("sgemm_");
+  library.path = provider.path();
+  if (auto* config = provider.find<const char*()>("openblas_get_config")) {
     library.name = first_words(config(), 2);
-    if (auto* threads = find_function<int()>("openblas_get_num_threads")) {
+    if (auto* threads = provider.find<int()>("openblas_get_num_threads")) {
       library.threads = threads();
     }
-  } else if (auto* version = find_function<const char*()>("bli_info_get_version_str")) {
+  } else if (auto* version = provider.find<const char*()>("bli_info_get_version_str")) {
     library.name = std::string("BLIS ") + version();
-    if (auto* threads = find_function<long()>("bli_thread_get_num_threads")) {
+    if (auto* threads = provider.find<long()>("bli_thread_get_num_threads")) {
       library.threads = static_cast<int>(threads());
     }
   } else if (library.path.find("atlas") != std::string::npos) {
@@ -63,7 +85,8 @@ BlasLibrary find_blas_library() {
 }
 
 void set_blas_threads(int threads) {
-  if (auto* set = find_function<void(int)>("openblas_set_num_threads")) set(threads);
+  const Provider provider("sgemm_");
+  if (auto* set = provider.find<void(int)>("openblas_set_num_threads")) set(threads);
 }
 
 }  // namespace sape2::cli

@@ -6,8 +6,8 @@
 namespace sape2::cli {
 
 struct CpuInfo {
-  std::string model;                  ///< as the maker calls it; empty where the system does not say
-  int cores = 1;                      ///< that this process may use
+  std::string model;  ///< as the maker calls it; empty where the system does not say
+  int cores = 1;      ///< that this process may use
   std::vector<std::string> features;  ///< vector instructions that matter here, narrowest first
 };
 

@@ -54,6 +54,8 @@ std::vector<CudaDevice> find_cuda_devices() {
   return devices;
 }
 
-bool libtorch_has_cuda() { return at::globalContext().hasCUDART(); }
+bool libtorch_has_cuda() {
+  return at::globalContext().hasCUDART();
+}
 
 }  // namespace sape2::cli

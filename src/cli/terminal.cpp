@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -31,6 +32,20 @@ std::size_t columns_of_terminal() {
 std::size_t display_width(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// Names from files must not be able to steer the terminal.
+std::string visible(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result;
 }
 
 std::string padded(std::string_view text, std::size_t width) {
@@ -71,7 +86,9 @@ void Terminal::print(std::string_view text) const {
   std::fputc('\n', stdout);
 }
 
-void Terminal::heading(std::string_view text) const { print(styled(text, "1")); }
+void Terminal::heading(std::string_view text) const {
+  print(styled(text, "1"));
+}
 
 void Terminal::warning(std::string_view text) const {
   for (const std::string& line : wrapped("warning: " + std::string(text), columns_)) {
@@ -79,7 +96,10 @@ void Terminal::warning(std::string_view text) const {
   }
 }
 
-void Terminal::table(const std::vector<std::vector<std::string>>& rows) const {
+void Terminal::table(std::vector<std::vector<std::string>> rows) const {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = visible(cell);
+  }
   // The last cell of a row does not widen its column: nothing stands to its right.
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {

@@ -23,8 +23,8 @@ class Terminal {
   void warning(std::string_view text) const;
 
   /// Rows of cells in aligned columns, indented by two. The last cell is wrapped at the terminal's
-  /// width; rows may have different numbers of cells.
-  void table(const std::vector<std::vector<std::string>>& rows) const;
+  /// width; rows may have different numbers of cells. Control characters are shown escaped.
+  void table(std::vector<std::vector<std::string>> rows) const;
 
  private:
   std::string styled(std::string_view text, const char* code) const;

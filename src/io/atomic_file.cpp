@@ -2,7 +2,7 @@
 
 #include "sape2/error.h"
 
-#include "in_quotes.h"
+#include "io/in_quotes.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,7 +20,9 @@ namespace {
 // A name that no other process or thread is using at this moment.
 std::string unique_suffix() {
   static std::atomic<unsigned> counter{0};
-  return "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+  std::string suffix = ".";
+  suffix += std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+  return suffix;
 }
 
 fs::path behind_links(const fs::path& path) {

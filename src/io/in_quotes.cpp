@@ -1,4 +1,4 @@
-#include "in_quotes.h"
+#include "io/in_quotes.h"
 
 #include <cstdio>
 

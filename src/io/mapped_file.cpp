@@ -1,8 +1,8 @@
-#include "mapped_file.h"
+#include "io/mapped_file.h"
 
 #include "sape2/error.h"
 
-#include "in_quotes.h"
+#include "io/in_quotes.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

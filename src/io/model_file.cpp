@@ -4,8 +4,8 @@
 #include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
 
-#include "in_quotes.h"
-#include "shape_text.h"
+#include "io/in_quotes.h"
+#include "io/shape_text.h"
 
 #include <ATen/ATen.h>
 
@@ -27,9 +27,13 @@ std::string name_of(const SafetensorsFile& file) {
   return in_quotes(file.path().native());
 }
 
+bool is_own_key(const std::string& key) {
+  return key == kFormatKey || key.starts_with(kOwnPrefix);
+}
+
 void check_extra_keys(const Metadata& extra) {
   for (const auto& [key, value] : extra) {
-    if (key == kFormatKey || key.starts_with(kOwnPrefix)) {
+    if (is_own_key(key)) {
       throw Error("the metadata key " + in_quotes(key) +
                   " is the model file's own, choose another one");
     }
@@ -129,6 +133,12 @@ nn::ModelConfig read_model_config(const SafetensorsFile& file) {
   } catch (const Error& error) {
     throw Error(name_of(file) + ": " + error.what());
   }
+}
+
+Metadata further_metadata(const SafetensorsFile& file) {
+  Metadata metadata = file.metadata();
+  std::erase_if(metadata, [](const auto& entry) { return is_own_key(entry.first); });
+  return metadata;
 }
 
 }  // namespace sape2::io

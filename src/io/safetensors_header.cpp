@@ -1,8 +1,8 @@
-#include "safetensors_header.h"
+#include "io/safetensors_header.h"
 
 #include "sape2/error.h"
 
-#include "in_quotes.h"
+#include "io/in_quotes.h"
 
 #include <nlohmann/json.hpp>
 

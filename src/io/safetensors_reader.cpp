@@ -1,10 +1,10 @@
 #include "sape2/error.h"
 #include "sape2/io/safetensors.h"
 
-#include "in_quotes.h"
-#include "mapped_file.h"
-#include "safetensors_header.h"
-#include "shape_text.h"
+#include "io/in_quotes.h"
+#include "io/mapped_file.h"
+#include "io/safetensors_header.h"
+#include "io/shape_text.h"
 
 #include <algorithm>
 #include <bit>

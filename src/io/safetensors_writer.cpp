@@ -2,8 +2,8 @@
 #include "sape2/io/atomic_file.h"
 #include "sape2/io/safetensors.h"
 
-#include "in_quotes.h"
-#include "safetensors_header.h"
+#include "io/in_quotes.h"
+#include "io/safetensors_header.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "shape_text.h"
+#include "io/shape_text.h"
 
 namespace sape2::io {
 

@@ -2,7 +2,7 @@
 
 #include "sape2/error.h"
 
-#include "in_quotes.h"
+#include "io/in_quotes.h"
 
 #include <ATen/ATen.h>
 

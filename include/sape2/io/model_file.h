@@ -39,4 +39,7 @@ std::shared_ptr<nn::ViT> load_model(const std::filesystem::path& path);
 nn::ModelConfig read_model_config(const std::filesystem::path& path);
 nn::ModelConfig read_model_config(const SafetensorsFile& file);
 
+/// The metadata of a model file that is not the model file's own: what was saved as `extra`.
+Metadata further_metadata(const SafetensorsFile& file);
+
 }  // namespace sape2::io

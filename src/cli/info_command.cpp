@@ -1,0 +1,59 @@
+#include "cli/command.h"
+#include "cli/info_json.h"
+#include "cli/info_text.h"
+#include "cli/program.h"
+#include "cli/terminal.h"
+
+#include <CLI/CLI.hpp>
+
+namespace sape2::cli {
+namespace {
+
+class InfoCommand : public Command {
+ public:
+  std::string name() const override { return "info"; }
+  std::string summary() const override {
+    return "Show this machine, the encodings and models, or what a model file holds";
+  }
+
+  void declare(CLI::App& app) override {
+    auto* model = app.add_option("model", model_, "A model file to describe")->type_name("MODEL");
+    app.add_option("--encoding", encoding_,
+                   "Describe one encoding and its options, e.g. 'sape2-k[gain=-1]+ape'")
+        ->type_name("ENCODING")
+        ->excludes(model);
+    app.add_flag("--json", json_, "Print JSON instead of text");
+  }
+
+  int run(Terminal& terminal) override {
+    if (!model_.empty()) {
+      const ModelSummary model = summarise_model(model_);
+      json_ ? terminal.print(info_json(model)) : print_model(terminal, model);
+    } else if (!encoding_.empty()) {
+      const auto spec = nn::EncodingSpec::parse(encoding_);
+      json_ ? terminal.print(info_json(spec)) : print_encoding(terminal, spec);
+    } else {
+      const MachineInfo machine = find_machine_info();
+      if (json_) {
+        terminal.print(info_json(machine));
+      } else {
+        print_machine(terminal, machine);
+        print_offers(terminal);
+      }
+    }
+    return kExitSuccess;
+  }
+
+ private:
+  std::string model_;
+  std::string encoding_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_info_command() {
+  return std::make_unique<InfoCommand>();
+}
+
+}  // namespace sape2::cli

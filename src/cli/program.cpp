@@ -1,0 +1,154 @@
+#include "cli/program.h"
+
+#include "sape2/error.h"
+#include "sape2/nn/nearest_name.h"
+#include "sape2/version.h"
+
+#include "cli/command.h"
+#include "cli/cpu_info.h"
+#include "cli/terminal.h"
+#include "cli/threads.h"
+#include "cli/whole_number.h"
+
+#include <CLI/CLI.hpp>
+#include <c10/util/Exception.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <new>
+#include <system_error>
+
+namespace sape2::cli {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+// A mistake on the command line itself.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+int report(const std::string& message, int exit_code) {
+  // Messages of libraries may span lines; the first says what happened.
+  const std::string line = message.substr(0, message.find('\n'));
+  std::fflush(stdout);
+  std::fprintf(stderr, "sape2: %s\n", line.c_str());
+  return exit_code;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> command_names(const std::vector<std::unique_ptr<Command>>& commands) {
+  std::vector<std::string> names;
+  for (const auto& command : commands) names.push_back(command->name());
+  return names;
+}
+
+class Program {
+ public:
+  Program();
+  int run(int count, char** arguments);
+
+ private:
+  void refuse_unknown(const CLI::App* chosen) const;
+  int run_command(Command& command);
+
+  CLI::App app_{"SaPE²: semantic-aware position encoding for vision transformers", "sape2"};
+  std::vector<std::unique_ptr<Command>> commands_ = make_commands();
+  int threads_ = usable_cores();
+};
+
+Program::Program() {
+  app_.set_version_flag("--version", "sape2 " SAPE2_VERSION, "Print the version and leave");
+  app_.set_help_flag("-h,--help", "Print this help and leave");
+  app_.add_option("--threads", threads_, "Threads to compute with (default: one for each core)")
+      ->check(whole_number(1, kMostThreads))
+      ->type_name("N");
+  // Options of the program may stand after the command; what is left over is reported below.
+  app_.fallthrough();
+  app_.allow_extras();
+  app_.footer("`sape2 COMMAND --help` tells more of a command.");
+  for (const auto& command : commands_) {
+    command->declare(*app_.add_subcommand(command->name(), command->summary()));
+  }
+}
+
+void Program::refuse_unknown(const CLI::App* chosen) const {
+  const std::vector<std::string> names = command_names(commands_);
+  const std::vector<std::string> unknown = app_.remaining(/*recurse=*/true);
+  if (!unknown.empty() && unknown.front().starts_with("-")) {
+    std::vector<std::string> options = option_names(app_);
+    if (chosen != nullptr) {
+      const auto own = option_names(*chosen);
+      options.insert(options.end(), own.begin(), own.end());
+    }
+    throw UsageError("option " + nn::in_quotes(unknown.front()) + " is not known; " +
+                     nn::name_advice(unknown.front(), options));
+  }
+  if (chosen == nullptr && !unknown.empty()) {
+    throw UsageError("command " + nn::in_quotes(unknown.front()) + " is not known; " +
+                     nn::name_advice(unknown.front(), names));
+  }
+  if (!unknown.empty()) {
+    throw UsageError(chosen->get_name() + " has no use for the argument " +
+                     nn::in_quotes(unknown.front()));
+  }
+  if (chosen == nullptr) {
+    throw UsageError("no command is given; `sape2 --help` lists the commands");
+  }
+}
+
+int Program::run_command(Command& command) {
+  use_threads(threads_);
+  Terminal terminal = Terminal::standard_output();
+  const int exit_code = command.run(terminal);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw Error("cannot write to standard output: " + std::generic_category().message(errno));
+  }
+  return exit_code;
+}
+
+int Program::run(int count, char** arguments) {
+  try {
+    app_.parse(count, arguments);
+  } catch (const CLI::Success& request) {
+    return app_.exit(request);  // prints the help or the version
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  const auto chosen = app_.get_subcommands();
+  refuse_unknown(chosen.empty() ? nullptr : chosen.front());
+  for (const auto& command : commands_) {
+    if (command->name() == chosen.front()->get_name()) return run_command(*command);
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace sape2::cli
+
+extern "C" int sape2_run_program(int count, char** arguments) {
+  using namespace sape2;
+  using namespace sape2::cli;
+  try {
+    return Program().run(count, arguments);
+  } catch (const UsageError& error) {
+    return report(error.what(), kExitUsage);
+  } catch (const Error& error) {
+    return report(error.what(), kExitFailure);
+  } catch (const c10::Error& error) {
+    return report(error.what_without_backtrace(), kExitFailure);
+  } catch (const std::bad_alloc&) {
+    return report("there is not enough memory", kExitFailure);
+  } catch (const std::exception& error) {
+    return report(error.what(), kExitFailure);
+  }
+}
