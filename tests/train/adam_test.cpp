@@ -1,6 +1,7 @@
 #include "sape2/train/adam.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "sape2/train/trainer.h"
 
 #include "sape2/io/model_file.h"
+#include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 
