@@ -32,6 +32,8 @@ std::string flag_of(const std::string& key) {
 }  // namespace
 
 void RunOptions::declare(CLI::App& app) {
+  // A flag that is repeated counts as it was written last, as scripts expect.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto count = whole_number(0, kMostImages);
   app.add_option("--data", data_.name, "Data set, as in `sape2 data list`")->type_name("NAME");
   app.add_option("--root", data_.root, "Folder to look for it in")->type_name("FOLDER");
@@ -80,11 +82,6 @@ void RunOptions::declare(CLI::App& app) {
   }
 }
 
-train::RunData RunOptions::load_data() const {
-  if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
-  return train::load_run_data(data_);
-}
-
 train::Recipe RunOptions::make_recipe() const {
   train::Recipe recipe = train::load_recipe(recipe_);
   for (const auto& [key, text] : recipe_values_) {
@@ -116,8 +113,9 @@ nn::ModelConfig RunOptions::base_model(const std::string& init) const {
   return config;
 }
 
-train::RunConfig RunOptions::make_config(const data::Dataset& images, const std::string& encoding,
+train::RunConfig RunOptions::make_config(const std::string& encoding,
                                          const std::string& init) const {
+  if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
   train::device_named(device_);  // a sentence where there is none
   train::RunConfig config;
   config.recipe = make_recipe();
@@ -125,14 +123,17 @@ train::RunConfig RunOptions::make_config(const data::Dataset& images, const std:
   if (!encoding.empty() || init.empty()) {
     config.model.encoding = nn::EncodingSpec::parse(encoding.empty() ? kDefaultEncoding : encoding);
   }
-  train::fit_to(config.model, images, config.recipe);
   config.data = data_;
   config.seed = seed_;
   config.init = init;
   config.device = device_;
   config.threads = threads_in_use();
-  config.validate();
   return config;
+}
+
+void RunOptions::complete(train::RunConfig& config, const data::Dataset& images) {
+  train::fit_to(config.model, images, config.recipe);
+  config.validate();
 }
 
 std::string RunOptions::default_folder(const train::RunConfig& config) const {

@@ -23,12 +23,13 @@ class RunOptions {
   const std::string& device() const { return device_; }
   std::uint64_t seed() const { return seed_; }
 
-  train::RunData load_data() const;
+  /// What the flags say, before the data is known. `init` may name a model file to start from: what
+  /// no flag says of the model is then as in the file. Throws Error for whatever is wrong by
+  /// itself.
+  train::RunConfig make_config(const std::string& encoding, const std::string& init = "") const;
 
-  /// The complete configuration of a run on that data. `init` may name a model file to start from:
-  /// what no flag says of the model is then as in the file.
-  train::RunConfig make_config(const data::Dataset& images, const std::string& encoding,
-                               const std::string& init = "") const;
+  /// Fits the configuration to the data and checks that all of it goes together.
+  static void complete(train::RunConfig& config, const data::Dataset& images);
 
   /// A name for the folder of a run, from what it trains.
   std::string default_folder(const train::RunConfig& config) const;

@@ -52,8 +52,9 @@ class TrainCommand : public Command {
 
  private:
   int begin(Terminal& terminal) {
-    train::RunData data = options_.load_data();
-    const train::RunConfig config = options_.make_config(data.train, encoding_, init_);
+    train::RunConfig config = options_.make_config(encoding_, init_);
+    train::RunData data = train::load_run_data(config.data);
+    RunOptions::complete(config, data.train);
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;
     auto run_folder = train::RunFolder::create(folder, config);
     terminal.print(fmt::format(
