@@ -82,6 +82,14 @@ void RunOptions::declare(CLI::App& app) {
   }
 }
 
+train::RunData RunOptions::load_data() const {
+  if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
+  make_recipe();
+  if (!model_.empty()) nn::preset(model_);
+  train::device_named(device_);
+  return train::load_run_data(data_);
+}
+
 train::Recipe RunOptions::make_recipe() const {
   train::Recipe recipe = train::load_recipe(recipe_);
   for (const auto& [key, text] : recipe_values_) {
@@ -113,10 +121,8 @@ nn::ModelConfig RunOptions::base_model(const std::string& init) const {
   return config;
 }
 
-train::RunConfig RunOptions::make_config(const std::string& encoding,
+train::RunConfig RunOptions::make_config(const data::Dataset& images, const std::string& encoding,
                                          const std::string& init) const {
-  if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
-  train::device_named(device_);  // a sentence where there is none
   train::RunConfig config;
   config.recipe = make_recipe();
   config.model = base_model(init);
@@ -128,12 +134,9 @@ train::RunConfig RunOptions::make_config(const std::string& encoding,
   config.init = init;
   config.device = device_;
   config.threads = threads_in_use();
-  return config;
-}
-
-void RunOptions::complete(train::RunConfig& config, const data::Dataset& images) {
   train::fit_to(config.model, images, config.recipe);
   config.validate();
+  return config;
 }
 
 std::string RunOptions::default_folder(const train::RunConfig& config) const {

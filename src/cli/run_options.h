@@ -23,13 +23,13 @@ class RunOptions {
   const std::string& device() const { return device_; }
   std::uint64_t seed() const { return seed_; }
 
-  /// What the flags say, before the data is known. `init` may name a model file to start from: what
-  /// no flag says of the model is then as in the file. Throws Error for whatever is wrong by
-  /// itself.
-  train::RunConfig make_config(const std::string& encoding, const std::string& init = "") const;
+  /// Reads the data, once all that can be checked without it is found to be right.
+  train::RunData load_data() const;
 
-  /// Fits the configuration to the data and checks that all of it goes together.
-  static void complete(train::RunConfig& config, const data::Dataset& images);
+  /// The complete configuration of a run on that data. `init` may name a model file to start from:
+  /// what no flag says of the model is then as in the file.
+  train::RunConfig make_config(const data::Dataset& images, const std::string& encoding,
+                               const std::string& init = "") const;
 
   /// A name for the folder of a run, from what it trains.
   std::string default_folder(const train::RunConfig& config) const;

@@ -52,9 +52,9 @@ class TrainCommand : public Command {
 
  private:
   int begin(Terminal& terminal) {
-    train::RunConfig config = options_.make_config(encoding_, init_);
-    train::RunData data = train::load_run_data(config.data);
-    RunOptions::complete(config, data.train);
+    if (!encoding_.empty()) nn::EncodingSpec::parse(encoding_);  // before data is read
+    train::RunData data = options_.load_data();
+    const train::RunConfig config = options_.make_config(data.train, encoding_, init_);
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;
     auto run_folder = train::RunFolder::create(folder, config);
     terminal.print(fmt::format(
