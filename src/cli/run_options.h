@@ -19,6 +19,9 @@ class RunOptions {
   /// Declares the flags of data, model, recipe (one for each of its values), seed and device.
   void declare(CLI::App& app);
 
+  /// The data set to use where none is given.
+  void prefer_data(const std::string& name) { data_.name = name; }
+
   const std::string& data() const { return data_.name; }
   const std::string& device() const { return device_; }
   std::uint64_t seed() const { return seed_; }

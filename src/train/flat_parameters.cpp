@@ -1,4 +1,4 @@
-#include "train/flat_parameters.h"
+#include "sape2/train/flat_parameters.h"
 
 #include "sape2/nn/vit.h"
 

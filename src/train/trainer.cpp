@@ -9,13 +9,13 @@
 #include "sape2/train/device.h"
 #include "sape2/train/evaluate.h"
 #include "sape2/train/schedule.h"
+#include "sape2/train/training_step.h"
 
 #include "train/append_file.h"
 #include "train/checkpoint.h"
 #include "train/curves.h"
 #include "train/event_file.h"
 #include "train/initial_weights.h"
-#include "train/training_step.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "train/weight_average.h"
+#include "sape2/train/weight_average.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "train/training_step.h"
+#include "sape2/train/training_step.h"
 
 #include "sape2/nn/vit.h"
 

@@ -2,10 +2,9 @@
 
 #include "sape2/train/adam.h"
 #include "sape2/train/batch_source.h"
+#include "sape2/train/flat_parameters.h"
 #include "sape2/train/recipe.h"
-
-#include "train/flat_parameters.h"
-#include "train/weight_average.h"
+#include "sape2/train/weight_average.h"
 
 #include <cstdint>
 #include <optional>
