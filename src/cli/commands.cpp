@@ -4,6 +4,7 @@
 #define SAPE2_COMMANDS(COMMAND) \
   COMMAND(info)                 \
   COMMAND(data)                 \
+  COMMAND(train)                \
   COMMAND(bench)
 
 namespace sape2::cli {
