@@ -1,7 +1,11 @@
 #include "cli/command.h"
 
 // One line a command, in the order of `sape2 --help`.
-#define SAPE2_COMMANDS(COMMAND) COMMAND(info)
+#define SAPE2_COMMANDS(COMMAND) \
+  COMMAND(info)                 \
+  COMMAND(data)                 \
+  COMMAND(train)                \
+  COMMAND(bench)
 
 namespace sape2::cli {
 

@@ -5,11 +5,16 @@
 #include "cli/program.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
 
 #include <cstdio>
 #include <cstdlib>
 
 int main(int count, char** arguments) {
+  // Steps allocate the same large tensors again and again: memory that goes back to the system in
+  // between would be cleared anew each time, which costs as much as some kernels.
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
   void* library = ::dlopen("libsape2_cli.so", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {

@@ -54,7 +54,7 @@ AttentionTask vector_task(const AttentionInputs& inputs, const AxisVectors& vect
 AttentionTask sape2_task(const AttentionInputs& inputs, const Encoding& encoding, Form form,
                          const Bias& bias) {
   check_inputs(inputs);
-  check_encoding(encoding);
+  check_encoding(encoding, inputs.shape);
   check_bias(bias);
   AttentionTask task(inputs);
   task.kind = form == Form::distance ? TileBias::Kind::tile : TileBias::Kind::direct;

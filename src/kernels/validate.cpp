@@ -10,6 +10,8 @@ namespace {
 
 /// Offsets inside one head are counted in 32 bits.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 20;
+/// Stage 1 holds the scores of a line with itself.
+constexpr std::int64_t kMaxLine = std::int64_t{1} << 15;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 20;
 
 void check_range(std::int64_t value, std::int64_t low, std::int64_t high, const char* name) {
@@ -73,7 +75,9 @@ void check_vectors(const AxisVectors& vectors) {
   check_given(vectors.y, "axis vectors y");
 }
 
-void check_encoding(const Encoding& encoding) {
+void check_encoding(const Encoding& encoding, const Shape& shape) {
+  check_range(shape.rows, 1, kMaxLine, "rows");
+  check_range(shape.cols, 1, kMaxLine, "cols");
   const bool between = encoding.span == Span::between;
   check_range(encoding.positions, between ? 1 : 2, kMaxPositions, "positions");
   if (between && encoding.positions % 2 == 0) {

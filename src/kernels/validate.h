@@ -13,7 +13,7 @@ void check_outputs(const AttentionOutputs& outputs);
 void check_saved(const AttentionSaved& saved);
 void check_bias(const Bias& bias);
 void check_vectors(const AxisVectors& vectors);
-void check_encoding(const Encoding& encoding);
+void check_encoding(const Encoding& encoding, const Shape& shape);
 void check_encoding(const CopeEncoding& encoding);
 
 /// For any other pointer that must be there.

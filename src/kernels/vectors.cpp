@@ -9,7 +9,7 @@ namespace sape2::kernels {
 void sape2_vectors_forward(const VectorInputs& inputs, const Encoding& encoding,
                            const VectorOutputs& outputs, const Executor& executor) {
   check_inputs(inputs);
-  check_encoding(encoding);
+  check_encoding(encoding, inputs.shape);
   check_given(outputs.x, "axis vectors x");
   check_given(outputs.y, "axis vectors y");
   VectorsTask task(inputs, encoding);
@@ -24,7 +24,7 @@ void sape2_vectors_backward(const VectorInputs& inputs, const Encoding& encoding
                             const VectorInputGradients& gradients,
                             const EncodingGradients& encoding_gradients, const Executor& executor) {
   check_inputs(inputs);
-  check_encoding(encoding);
+  check_encoding(encoding, inputs.shape);
   check_given(output_gradients.dx, "the gradient of axis vectors x");
   check_given(output_gradients.dy, "the gradient of axis vectors y");
   VectorsTask task(inputs, encoding);

@@ -13,10 +13,11 @@ namespace {
 
 const TorchExecutor kThreads;
 
-bool fused(const Tensor& q) {
+/// Gradients of biases outside the scale are divided by it, so 0 is the plain formulas' business.
+bool fused(const Tensor& q, double scale = 1) {
   const auto type = q.scalar_type();
-  return !reference_only() && (type == at::kFloat || type == at::kBFloat16) &&
-         q.size(3) <= kernels::kMaxHeadSize;
+  return !reference_only() && (type == at::kFloat || type == at::kBFloat16) && scale != 0 &&
+         q.size(3) <= kernels::kMaxHeadSize && q.size(0) > 0;
 }
 
 /// Collects the wanted gradients in the order of the arguments' tensors.
@@ -182,7 +183,7 @@ bool vectors_fit(const BiasedArguments& a) {
 }  // namespace
 
 Tensors CpuBackend::forward(const BiasedArguments& a) {
-  if (!fused(a.q) || !vectors_fit(a)) return ReferenceBackend::forward(a);
+  if (!fused(a.q, a.scale) || !vectors_fit(a)) return ReferenceBackend::forward(a);
   const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
   const Outputs outputs(a.q);
   if (a.form == Form::none) {
@@ -198,7 +199,7 @@ Tensors CpuBackend::forward(const BiasedArguments& a) {
 }
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a) {
-  if (!fused(a.q) || !vectors_fit(a)) return ReferenceBackend::backward(in, a);
+  if (!fused(a.q, a.scale) || !vectors_fit(a)) return ReferenceBackend::backward(in, a);
   const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
   const Saved saved(in);
   Gradients gradients(in);
@@ -226,7 +227,7 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a)
 
 Tensors CpuBackend::forward(const Sape2Arguments& a) {
   const auto& s = a.vectors;
-  if (!fused(s.q)) return ReferenceBackend::forward(a);
+  if (!fused(s.q, a.scale)) return ReferenceBackend::forward(a);
   const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
   const EncodingParameters encoding(s);
   const BiasParameters bias(a.gain, a.bias_inside, s.q);
@@ -238,7 +239,7 @@ Tensors CpuBackend::forward(const Sape2Arguments& a) {
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {
   const auto& s = a.vectors;
-  if (!fused(s.q)) return ReferenceBackend::backward(in, a);
+  if (!fused(s.q, a.scale)) return ReferenceBackend::backward(in, a);
   const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
   const EncodingParameters encoding(s);
   const BiasParameters bias(a.gain, a.bias_inside, s.q);
@@ -257,7 +258,7 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) 
 }
 
 Tensors CpuBackend::forward(const CopeArguments& a) {
-  if (!fused(a.q)) return ReferenceBackend::forward(a);
+  if (!fused(a.q, a.scale)) return ReferenceBackend::forward(a);
   const Inputs inputs(a.q, a.k, a.v, Grid{1, a.q.size(2), 0}, a.scale);
   const auto e = as_floats(a.e);
   const Outputs outputs(a.q);
@@ -267,7 +268,7 @@ Tensors CpuBackend::forward(const CopeArguments& a) {
 }
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const CopeArguments& a) {
-  if (!fused(a.q)) return ReferenceBackend::backward(in, a);
+  if (!fused(a.q, a.scale)) return ReferenceBackend::backward(in, a);
   const Inputs inputs(a.q, a.k, a.v, Grid{1, a.q.size(2), 0}, a.scale);
   const auto e = as_floats(a.e);
   const Saved saved(in);

@@ -163,7 +163,7 @@ TEST(Robustness, HostileValuesStayInBounds) {
       for (const Span span : {Span::suffix, Span::between}) {
         for (const Form form : {Form::distance, Form::direct}) {
           // The second has more table rows than are compared one by one.
-          for (const Shape shape : {Shape{1, 1, 3, 5, 1, 8}, Shape{1, 1, 2, 70, 0, 8}}) {
+          for (const Shape shape : {Shape{1, 1, 3, 5, 1, 8}, Shape{1, 1, 2, 36, 0, 4}}) {
             for (int which = 0; which < 3; ++which) {
               Problem<float> p = problem(shape, form, span);
               Array<float>* arrays[3] = {&p.q, &p.k, &p.k_x};
@@ -187,17 +187,18 @@ TEST(Robustness, HostileValuesStayInBounds) {
   });
 }
 
+/// Scratch memory is a matter of threads; heads and images only add partial sums of the tables.
 TEST(Robustness, MemoryGrowsWithTokensTimesLines) {
   const auto peak = [](int side) {
     const Problem<float> p =
-        problem({1, 6, side, side, 0, 64}, Form::distance, Span::suffix, Source::k);
+        problem({1, 2, side, side, 0, 64}, Form::distance, Span::suffix, Source::k);
     reset_scratch_peak();
     run_kernels(p, ThreadExecutor(2));
     return static_cast<double>(scratch_use().peak_bytes);
   };
   EXPECT_EQ(scratch_use().current_bytes, 0);
   const double half = peak(32), whole = peak(64);
-  EXPECT_LT(whole, 64.0 * 1024 * 1024);
+  EXPECT_LT(whole, 60.0 * 1024 * 1024);
   // Four times the tokens, twice the lines: at most eight times the memory, not sixteen.
   EXPECT_LT(whole, 8.0 * half);
   EXPECT_EQ(scratch_use().current_bytes, 0);

@@ -38,6 +38,13 @@ class AttentionBackward {
     core_.load(current, next);
     for (int set = 0; set < head_.sets_; ++set) clear(daxes_[set], layout_.panels(head_.lines_));
     const int panels = layout_.panel_count;
+    if (core_.sums_delta()) {
+      for (int i = 0; i < panels; ++i) {
+        for (int n = 0; n < panels; ++n) {
+          core_.add_delta(i, n, head_.bias(i, n), head_.scores(i, n));
+        }
+      }
+    }
     for (int i = 0; i < panels; ++i) {
       for (int n = head_.symmetric() ? i : 0; n < panels; ++n) {
         if (head_.symmetric()) {

@@ -49,16 +49,20 @@ class Backward {
     if (next) {
       head_.prefetch_inputs(*next);
       head_.prefetch(saved.dout, *next, false);
-      head_.prefetch(saved.out, *next, false);
+      if (!one_tile()) head_.prefetch(saved.out, *next, false);
     }
     head_.load(image);
     load_head(layout_, head_of(saved.dout, dtype, image, head_.head_), dtype,
               saved.dout.token_stride, dout_);
     transpose_head(layout_, dout_, dout_panels_);
-    float* out = dv_;  // not needed as a gradient yet
-    load_head(layout_, head_of(saved.out, dtype, image, head_.head_), dtype, saved.out.token_stride,
-              out);
-    make_delta(out);
+    if (sums_delta()) {
+      clear(delta_, layout_.padded_tokens);
+    } else if (!one_tile()) {
+      float* out = dv_;  // not needed as a gradient yet
+      load_head(layout_, head_of(saved.out, dtype, image, head_.head_), dtype,
+                saved.out.token_stride, out);
+      make_delta(out);
+    }
     clear(dq_, layout_.matrix());
     clear(dk_, layout_.matrix());
     clear(dv_, layout_.matrix());
@@ -74,18 +78,29 @@ class Backward {
     for (int n = layout_.tokens; n < layout_.padded_tokens; ++n) maximum_[n] = 1e30F;
   }
 
+  /// Whether delta has to be summed over all tiles before the first gradient: a 16-bit output has
+  /// lost the digits that delta needs.
+  bool sums_delta() const { return task_.inputs.dtype != DType::float32 && !one_tile(); }
+
+  void add_delta(int queries, int keys, const TileBias& bias, const float* scores) {
+    const Panel i = layout_.panel(queries);
+    const Panel n = layout_.panel(keys);
+    make_dprobabilities(queries, keys);
+    softmax_delta_tile(n.valid, i.width, task_.inputs.scale, bias,
+                       {maximum_ + i.start, inverse_ + i.start}, scores, probabilities_,
+                       delta_ + i.start);
+  }
+
   /// Adds to dv and turns `scores` into dS, both (keys, queries). For a direct bias, dx and dy take
   /// its sums. Returns Σ dS · b of a bias tile.
   double tile(int queries, int keys, const TileBias& bias, float* scores, float* dx = nullptr,
               float* dy = nullptr) {
     const Panel i = layout_.panel(queries);
     const Panel n = layout_.panel(keys);
-    gemm(n.valid, i.width, layout_.head_size, head_.rows(head_.v_, keys), layout_.ld,
-         dout_panels_ + static_cast<std::ptrdiff_t>(queries) * layout_.head_size * kTile, kTile,
-         probabilities_, kTile, false, &head_.queue_);
-    const double gain = softmax_gradient_tile(n.valid, i.width, task_.inputs.scale, bias,
-                                              {maximum_ + i.start, inverse_ + i.start},
-                                              delta_ + i.start, scores, probabilities_, dx, dy);
+    make_dprobabilities(queries, keys);
+    const double gain = softmax_gradient_tile(
+        n.valid, i.width, task_.inputs.scale, bias, {maximum_ + i.start, inverse_ + i.start},
+        one_tile() ? nullptr : delta_ + i.start, scores, probabilities_, dx, dy);
     gemm(n.valid, layout_.width, i.valid, probabilities_, kTile, rows(dout_, queries), layout_.ld,
          rows(dv_, keys), layout_.ld, true, &head_.queue_);
     return gain;
@@ -119,6 +134,16 @@ class Backward {
   float *dq_, *dk_, *dv_;  // (tokens, ld)
 
  private:
+  bool one_tile() const { return layout_.panel_count == 1; }
+
+  /// dP of a tile, where its probabilities will stand.
+  void make_dprobabilities(int queries, int keys) {
+    gemm(layout_.panel(keys).valid, layout_.panel(queries).width, layout_.head_size,
+         head_.rows(head_.v_, keys), layout_.ld,
+         dout_panels_ + static_cast<std::ptrdiff_t>(queries) * layout_.head_size * kTile, kTile,
+         probabilities_, kTile, false, &head_.queue_);
+  }
+
   /// delta_i = dout_i · out_i, summed in the same order as dP: where one key takes all, the two
   /// are the same number, and their difference is exactly 0.
   void make_delta(const float* out) {

@@ -140,10 +140,13 @@ class CopeBackward {
     const Panel i = layout_.panel(queries);
     tiles_.select(core_.head_, queries);
     // Positions are sums from the end, their gradients sums from the start: the first way through
-    // the keys only notes what lies behind each tile.
+    // the keys only notes what lies behind each tile,
+    // and sums delta where that is not known yet.
     for (int n = layout_.panel_count - 1; n >= 0; --n) {
       load_rows(tiles_.carry_, DType::float32, 0, 1, kTile, later_ + n * kTile, kTile);
-      tiles_.advance(queries, n, core_.head_.scores(queries, n), tiles_.carry_);
+      const float* scores = core_.head_.scores(queries, n);
+      tiles_.advance(queries, n, scores, tiles_.carry_);
+      if (core_.sums_delta()) core_.add_delta(queries, n, tiles_.bias(queries, n), scores);
     }
     clear(dvalues_, static_cast<std::size_t>(tiles_.positions_) * kTile);
     clear(earlier_, kTile);

@@ -5,8 +5,8 @@
 namespace sape2::kernels {
 namespace {
 
-/// More chunks would balance no better and cost a partial gradient each.
-constexpr std::int64_t kChunks = 256;
+/// Enough to keep many threads busy; each costs a set of partial gradients.
+constexpr std::int64_t kChunks = 64;
 
 /// Arena::take rounds up to a line and leaves one spare.
 constexpr std::size_t kArenaSlack = 32;

@@ -26,6 +26,18 @@ struct GridCursor {
   }
 };
 
+/// The bias of key n, where the cursor stands.
+template <TileBias::Kind kKind>
+HWY_INLINE V bias_at(const TileBias& bias, const GridCursor& at, int n, int lane) {
+  const F f;
+  if constexpr (kKind == TileBias::Kind::tile) {
+    return hn::LoadU(f, bias.tile + n * kTile + lane);
+  } else {
+    return hn::Add(hn::LoadU(f, bias.x + at.x * kTile + lane),
+                   hn::LoadU(f, bias.y + at.y * kTile + lane));
+  }
+}
+
 template <TileBias::Kind kKind>
 HWY_INLINE V softmax_maximum(int rows, V scale, const TileBias& bias, int lane, float* scores) {
   const F f;
@@ -36,14 +48,8 @@ HWY_INLINE V softmax_maximum(int rows, V scale, const TileBias& bias, int lane, 
   int n = 0;
   for (; n < biased; ++n) {
     float* score = scores + n * kTile + lane;
-    V b;
-    if constexpr (kKind == TileBias::Kind::tile) {
-      b = hn::LoadU(f, bias.tile + n * kTile + lane);
-    } else {
-      b = hn::Add(hn::LoadU(f, bias.x + at.x * kTile + lane),
-                  hn::LoadU(f, bias.y + at.y * kTile + lane));
-      at.next();
-    }
+    const V b = bias_at<kKind>(bias, at, n, lane);
+    at.next();
     const V logit = hn::MulAdd(factor, b, hn::Mul(scale, hn::LoadU(f, score)));
     hn::StoreU(logit, f, score);
     top = hn::Max(top, logit);
@@ -96,7 +102,60 @@ bool softmax_tile(int rows, int width, float scale, const TileBias& bias, float*
 
 namespace {
 
+/// Σ P·dP. Writes P where the scores were if `kept` is not null.
 template <TileBias::Kind kKind>
+HWY_INLINE V delta_lanes(int rows, float scale, const TileBias& bias, int lane,
+                         const SoftmaxResult& softmax, const float* scores,
+                         const float* dprobabilities, float* kept = nullptr) {
+  const F f;
+  const V by = hn::Set(f, scale);
+  const V factor = hn::Set(f, bias.factor);
+  const V top = hn::LoadU(f, softmax.maximum + lane);
+  const V inverse = hn::LoadU(f, softmax.inverse + lane);
+  V sum = hn::Zero(f);
+  GridCursor at(bias.first_key, bias.cols);
+  const int biased = kKind == TileBias::Kind::none ? 0 : bias.rows;
+  for (int n = 0; n < rows; ++n) {
+    V logit = hn::Mul(by, hn::LoadU(f, scores + n * kTile + lane));
+    if (n < biased) {
+      logit = hn::MulAdd(factor, bias_at<kKind>(bias, at, n, lane), logit);
+      at.next();
+    }
+    const V p = hn::Mul(inverse, exp_of(hn::Sub(logit, top)));
+    if (kept) hn::StoreU(p, f, kept + n * kTile + lane);
+    sum = hn::MulAdd(p, hn::LoadU(f, dprobabilities + n * kTile + lane), sum);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void softmax_delta_tile(int rows, int width, float scale, const TileBias& bias,
+                        const SoftmaxResult& softmax, const float* scores,
+                        const float* dprobabilities, float* delta) {
+  const F f;
+  for (int lane = 0; lane < width; lane += kLanes) {
+    V sum;
+    switch (bias.kind) {
+      case TileBias::Kind::none:
+        sum = delta_lanes<TileBias::Kind::none>(rows, scale, bias, lane, softmax, scores,
+                                                dprobabilities);
+        break;
+      case TileBias::Kind::tile:
+        sum = delta_lanes<TileBias::Kind::tile>(rows, scale, bias, lane, softmax, scores,
+                                                dprobabilities);
+        break;
+      default:
+        sum = delta_lanes<TileBias::Kind::direct>(rows, scale, bias, lane, softmax, scores,
+                                                  dprobabilities);
+    }
+    hn::StoreU(hn::Add(sum, hn::LoadU(f, delta + lane)), f, delta + lane);
+  }
+}
+
+namespace {
+
+template <TileBias::Kind kKind, bool kWhole>
 HWY_INLINE double gradient_lanes(int rows, float scale, const TileBias& bias, int lane,
                                  const SoftmaxResult& softmax, const float* delta, float* scores,
                                  float* dprobabilities, float* dx, float* dy) {
@@ -105,7 +164,10 @@ HWY_INLINE double gradient_lanes(int rows, float scale, const TileBias& bias, in
   const V factor = hn::Set(f, bias.factor);
   const V top = hn::LoadU(f, softmax.maximum + lane);
   const V inverse = hn::LoadU(f, softmax.inverse + lane);
-  const V mean = hn::LoadU(f, delta + lane);
+  // With all keys at hand, delta comes from P and dP themselves; P waits in place of the scores.
+  const V mean =
+      kWhole ? delta_lanes<kKind>(rows, scale, bias, lane, softmax, scores, dprobabilities, scores)
+             : hn::LoadU(f, delta + lane);
   V bias_sum = hn::Zero(f);
   V row_sum = hn::Zero(f);
   GridCursor at(bias.first_key, bias.cols);
@@ -113,15 +175,12 @@ HWY_INLINE double gradient_lanes(int rows, float scale, const TileBias& bias, in
   for (int n = 0; n < biased; ++n) {
     float* score = scores + n * kTile + lane;
     float* dprobability = dprobabilities + n * kTile + lane;
-    V b;
-    if constexpr (kKind == TileBias::Kind::tile) {
-      b = hn::LoadU(f, bias.tile + n * kTile + lane);
-    } else {
-      b = hn::Add(hn::LoadU(f, bias.x + at.x * kTile + lane),
-                  hn::LoadU(f, bias.y + at.y * kTile + lane));
+    const V b = bias_at<kKind>(bias, at, n, lane);
+    V p = hn::LoadU(f, score);
+    if constexpr (!kWhole) {
+      const V logit = hn::MulAdd(factor, b, hn::Mul(by, p));
+      p = hn::Mul(inverse, exp_of(hn::Sub(logit, top)));
     }
-    const V logit = hn::MulAdd(factor, b, hn::Mul(by, hn::LoadU(f, score)));
-    const V p = hn::Mul(inverse, exp_of(hn::Sub(logit, top)));
     const V ds = hn::Mul(hn::Mul(by, p), hn::Sub(hn::LoadU(f, dprobability), mean));
     hn::StoreU(p, f, dprobability);
     hn::StoreU(ds, f, score);
@@ -142,8 +201,8 @@ HWY_INLINE double gradient_lanes(int rows, float scale, const TileBias& bias, in
   for (int n = biased; n < rows; ++n) {
     float* score = scores + n * kTile + lane;
     float* dprobability = dprobabilities + n * kTile + lane;
-    const V logit = hn::Mul(by, hn::LoadU(f, score));
-    const V p = hn::Mul(inverse, exp_of(hn::Sub(logit, top)));
+    V p = hn::LoadU(f, score);
+    if constexpr (!kWhole) p = hn::Mul(inverse, exp_of(hn::Sub(hn::Mul(by, p), top)));
     const V ds = hn::Mul(hn::Mul(by, p), hn::Sub(hn::LoadU(f, dprobability), mean));
     hn::StoreU(p, f, dprobability);
     hn::StoreU(ds, f, score);
@@ -151,28 +210,36 @@ HWY_INLINE double gradient_lanes(int rows, float scale, const TileBias& bias, in
   return kKind == TileBias::Kind::tile ? static_cast<double>(sum_of(bias_sum)) : 0.0;
 }
 
+template <TileBias::Kind kKind>
+HWY_INLINE double gradient_tile(int rows, int width, float scale, const TileBias& bias,
+                                const SoftmaxResult& softmax, const float* delta, float* scores,
+                                float* dprobabilities, float* dx, float* dy) {
+  double total = 0.0;
+  for (int lane = 0; lane < width; lane += kLanes) {
+    total += delta ? gradient_lanes<kKind, false>(rows, scale, bias, lane, softmax, delta, scores,
+                                                  dprobabilities, dx, dy)
+                   : gradient_lanes<kKind, true>(rows, scale, bias, lane, softmax, delta, scores,
+                                                 dprobabilities, dx, dy);
+  }
+  return total;
+}
+
 }  // namespace
 
 double softmax_gradient_tile(int rows, int width, float scale, const TileBias& bias,
                              const SoftmaxResult& softmax, const float* delta, float* scores,
                              float* dprobabilities, float* dx, float* dy) {
-  double total = 0.0;
-  for (int lane = 0; lane < width; lane += kLanes) {
-    switch (bias.kind) {
-      case TileBias::Kind::none:
-        gradient_lanes<TileBias::Kind::none>(rows, scale, bias, lane, softmax, delta, scores,
-                                             dprobabilities, dx, dy);
-        break;
-      case TileBias::Kind::tile:
-        total += gradient_lanes<TileBias::Kind::tile>(rows, scale, bias, lane, softmax, delta,
-                                                      scores, dprobabilities, dx, dy);
-        break;
-      default:
-        gradient_lanes<TileBias::Kind::direct>(rows, scale, bias, lane, softmax, delta, scores,
-                                               dprobabilities, dx, dy);
-    }
+  switch (bias.kind) {
+    case TileBias::Kind::none:
+      return gradient_tile<TileBias::Kind::none>(rows, width, scale, bias, softmax, delta, scores,
+                                                 dprobabilities, dx, dy);
+    case TileBias::Kind::tile:
+      return gradient_tile<TileBias::Kind::tile>(rows, width, scale, bias, softmax, delta, scores,
+                                                 dprobabilities, dx, dy);
+    default:
+      return gradient_tile<TileBias::Kind::direct>(rows, width, scale, bias, softmax, delta, scores,
+                                                   dprobabilities, dx, dy);
   }
-  return total;
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

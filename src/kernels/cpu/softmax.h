@@ -31,8 +31,15 @@ struct SoftmaxResult {
 bool softmax_tile(int rows, int width, float scale, const TileBias& bias, float* scores,
                   const SoftmaxState& state);
 
+/// Adds Σ P·dP over the keys of a tile to delta: what softmax_gradient_tile subtracts, from the
+/// very numbers it is subtracted from.
+void softmax_delta_tile(int rows, int width, float scale, const TileBias& bias,
+                        const SoftmaxResult& softmax, const float* scores,
+                        const float* dprobabilities, float* delta);
+
 /// scores → dS = scale · P (dP − delta), dprobabilities → P, in place. For a direct bias also sums
-/// dS over rows and columns of the grid.
+/// dS over rows and columns of the grid. A null delta says that the tile has all keys, and delta is
+/// found there.
 /// Returns Σ dS · b for a bias given as a tile, else 0.
 double softmax_gradient_tile(int rows, int width, float scale, const TileBias& bias,
                              const SoftmaxResult& softmax, const float* delta, float* scores,

@@ -1,4 +1,4 @@
-#include "support/plain_bfloat16.h"
+#include "support/plain_formula.h"
 
 #include <ATen/ATen.h>
 
@@ -7,21 +7,24 @@
 namespace sape2::testing {
 namespace {
 
-// Values live in float32 tensors that hold bfloat16 numbers; gradients are rounded on their way
-// back.
-at::Tensor rounded(const at::Tensor& x) {
-  return x.to(at::kBFloat16).to(at::kFloat);
+at::Tensor per_head(const at::Tensor& value, double standard) {
+  if (!value.defined()) return at::full({}, standard);
+  const auto wide = value.to(at::kFloat);
+  return value.dim() == 0 ? wide : wide.view({-1, 1, 1, 1});
 }
 
-at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+}  // namespace
+
+at::Tensor PlainFormula::product(const at::Tensor& a, const at::Tensor& b) const {
   return rounded(at::matmul(a, b.transpose(-2, -1)));
 }
 
-at::Tensor running_sum_from_the_end(const at::Tensor& gates) {
+at::Tensor PlainFormula::sums_from_the_end(const at::Tensor& gates) const {
   return rounded(gates.flip({-1}).cumsum(-1).flip({-1}));
 }
 
-at::Tensor interpolated(const at::Tensor& z, const at::Tensor& p, int64_t origin) {
+at::Tensor PlainFormula::interpolated(const at::Tensor& z, const at::Tensor& p,
+                                      int64_t origin) const {
   const auto below = p.detach().floor();
   const auto row = [&](const at::Tensor& at) { return z.gather(-1, at.to(at::kLong) + origin); };
   const auto weight = rounded(p - below);
@@ -29,19 +32,13 @@ at::Tensor interpolated(const at::Tensor& z, const at::Tensor& p, int64_t origin
                  rounded(rounded(1 - weight) * row(below)));
 }
 
-at::Tensor positions(const at::Tensor& gates, const std::string& span) {
-  if (span == "suffix") return running_sum_from_the_end(gates);
-  return rounded(gates.triu(1).cumsum(-1)) - running_sum_from_the_end(gates.tril(-1));
+at::Tensor PlainFormula::positions(const at::Tensor& gates, const std::string& span) const {
+  if (span == "suffix") return sums_from_the_end(gates);
+  return rounded(gates.triu(1).cumsum(-1)) - sums_from_the_end(gates.tril(-1));
 }
 
-at::Tensor per_head(const at::Tensor& value, double standard) {
-  if (!value.defined()) return at::full({}, standard);
-  const auto wide = value.to(at::kFloat);
-  return value.dim() == 0 ? wide : wide.view({-1, 1, 1, 1});
-}
-
-at::Tensor axis(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a, at::Tensor table,
-                const ops::VectorOptions& options) {
+at::Tensor PlainFormula::axis(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a,
+                              at::Tensor table, const ops::VectorOptions& options) const {
   const auto scale = per_head(options.gate_scale, 1 / std::sqrt(double(q.size(-1))));
   const auto offset = per_head(options.gate_offset, 0);
   const auto gates = rounded(at::sigmoid(rounded(rounded(scale * product(q, k)) + offset)));
@@ -51,13 +48,9 @@ at::Tensor axis(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a, a
                       positions(gates, options.span).clamp(-origin, last - origin), origin);
 }
 
-at::Tensor distance(const at::Tensor& u) {
-  return rounded(at::cdist(u, u, 2.0, 2));
-}
-
-at::Tensor bias_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a,
-                   const at::Tensor& ex, const at::Tensor& ey, const ops::Grid& grid,
-                   const ops::VectorOptions& options, const std::string& form) {
+at::Tensor PlainFormula::bias_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a,
+                                 const at::Tensor& ex, const at::Tensor& ey, const ops::Grid& grid,
+                                 const ops::VectorOptions& options, const std::string& form) const {
   const auto rows = [&](const at::Tensor& t) {
     return t.narrow(2, grid.prefix, grid.patches())
         .reshape({t.size(0), t.size(1), grid.rows, grid.cols, t.size(3)});
@@ -66,17 +59,18 @@ at::Tensor bias_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a
   const auto ux = axis(rows(q), rows(k), rows(a), ex, options).flatten(2, 3);
   const auto uy =
       axis(columns(q), columns(k), columns(a), ey, options).transpose(2, 3).flatten(2, 3);
-  if (form == "distance") return rounded(distance(ux.contiguous()) + distance(uy.contiguous()));
+  const auto distance = [&](const at::Tensor& u) {
+    return rounded(at::cdist(u.contiguous(), u.contiguous(), 2.0, 2));
+  };
+  if (form == "distance") return rounded(distance(ux) + distance(uy));
   return rounded(ux.unsqueeze(3) + uy.unsqueeze(4)).flatten(3);
 }
 
-}  // namespace
-
-at::Tensor plain_bfloat16_attention(const at::Tensor& q_in, const at::Tensor& k_in,
-                                    const at::Tensor& v, const at::Tensor& ex_in,
-                                    const at::Tensor& ey_in, const ops::Grid& grid,
-                                    const ops::VectorOptions& options, const std::string& form,
-                                    const ops::BiasOptions& bias) {
+at::Tensor PlainFormula::sape2_attention(const at::Tensor& q_in, const at::Tensor& k_in,
+                                         const at::Tensor& v, const at::Tensor& ex_in,
+                                         const at::Tensor& ey_in, const ops::Grid& grid,
+                                         const ops::VectorOptions& options, const std::string& form,
+                                         const ops::BiasOptions& bias) const {
   const auto q = q_in.to(at::kFloat), k = k_in.to(at::kFloat);
   const auto ex = rounded(ex_in), ey = rounded(ey_in);
   at::Tensor b;
@@ -93,16 +87,17 @@ at::Tensor plain_bfloat16_attention(const at::Tensor& q_in, const at::Tensor& k_
   const auto scores = product(q, k), with_gain = rounded(gain * b);
   const auto logits = bias.bias_inside ? rounded(scale * rounded(scores + with_gain))
                                        : rounded(rounded(scale * scores) + with_gain);
-  return at::matmul(rounded(logits.softmax(-1)), v.to(at::kFloat)).to(at::kBFloat16);
+  return at::matmul(rounded(logits.softmax(-1)), v.to(at::kFloat)).to(type_);
 }
 
-at::Tensor plain_bfloat16_cope(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v,
-                               const at::Tensor& e, double scale) {
+at::Tensor PlainFormula::cope_attention(const at::Tensor& q_in, const at::Tensor& k_in,
+                                        const at::Tensor& v, const at::Tensor& e,
+                                        double scale) const {
   const auto q = q_in.to(at::kFloat), k = k_in.to(at::kFloat);
   const auto scaled = rounded(scale * product(q, k));
-  const auto p = running_sum_from_the_end(rounded(at::sigmoid(scaled))).clamp_max(e.size(0) - 1);
+  const auto p = sums_from_the_end(rounded(at::sigmoid(scaled))).clamp_max(e.size(0) - 1);
   const auto logits = rounded(scaled + interpolated(product(q, rounded(e)), p, 0));
-  return at::matmul(rounded(logits.softmax(-1)), v.to(at::kFloat)).to(at::kBFloat16);
+  return at::matmul(rounded(logits.softmax(-1)), v.to(at::kFloat)).to(type_);
 }
 
 }  // namespace sape2::testing

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace sape2::data {
+
+/// An image of bytes, rows from top to bottom, channels of a pixel side by side.
+struct Image {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;
+  std::vector<std::uint8_t> pixels;  ///< height × width × channels
+};
+
+/// Larger files and images are refused before they are unpacked.
+inline constexpr std::uint64_t kMaxImageFileBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMaxImagePixels = std::uint64_t{64} << 20;
+
+/// Reads a PNG or JPEG file of any kind as RGB: grey is repeated, palettes are looked up, 16 bits
+/// are scaled to 8, transparent pixels are laid over white, CMYK is converted, and a JPEG is turned
+/// as its EXIF orientation asks. Whatever cannot be read whole is an Error naming the file.
+Image read_image(const std::filesystem::path& path);
+
+/// The same from memory; `name` stands for the file in messages.
+Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name);
+
+/// Stretches to height × width with a triangle filter as wide as the reduction (antialiased).
+Image resize(const Image& image, std::int64_t height, std::int64_t width);
+
+/// Scales the image, its proportions kept, until it covers height × width, and cuts out the middle.
+Image resize_to_cover(const Image& image, std::int64_t height, std::int64_t width);
+
+/// Writes an image of 1 (grey) or 3 (RGB) channels.
+void write_png(const std::filesystem::path& path, const Image& image);
+
+}  // namespace sape2::data

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sape2::train {
+
+/// What one training step learns from.
+struct Batch {
+  at::Tensor images;  ///< `[B, channels, height, width]` float32, normalised, on the model's device
+  at::Tensor targets;  ///< `[B, classes]` float32 probabilities that sum to one
+};
+
+/// Where batches come from. A batch depends on the source's seed, the epoch and the step only, so
+/// that a run can go on anywhere.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  virtual int64_t steps_per_epoch() const = 0;
+  virtual int64_t images_per_step() const = 0;
+
+  /// The batch of a step of an epoch, both from 0. Asked for in rising order, but for a restart.
+  virtual Batch batch(int64_t epoch, int64_t step) = 0;
+};
+
+}  // namespace sape2::train

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sape2::data {
+struct Dataset;
+}
+namespace sape2::nn {
+class ViT;
+}
+
+namespace sape2::train {
+
+struct Evaluation {
+  int64_t images = 0;
+  double top1 = 0;  ///< share of images whose class has the largest logit, 0 … 1
+  double top5 = 0;  ///< … is among the five largest
+  double loss = 0;  ///< mean cross-entropy, nothing smoothed
+  /// Counts `[classes, classes]` int64: row the true class, column the one predicted.
+  at::Tensor confusion;
+};
+
+struct EvaluateOptions {
+  int64_t batch_size = 256;
+};
+
+/// Runs a model over a whole data set on the model's device, with the model's own normalisation, at
+/// the size the images have. The model's weights are taken as they are: `best.safetensors` and
+/// `last.safetensors` of a run with `ema_decay` hold the averaged ones. Throws Error where images
+/// or classes do not fit the model.
+Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset,
+                    const EvaluateOptions& options = {});
+
+/// Bytes `[B, C, H, W]` as the model takes them: float32, scaled to 0 … 1, normalised.
+at::Tensor normalised_images(const nn::ViT& model, const at::Tensor& bytes);
+
+}  // namespace sape2::train

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "sape2/io/tensor_file.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sape2::nn {
+class ViT;
+}
+
+namespace sape2::train {
+
+/// All parameters of a model in one block of memory, so that the optimiser, clipping and averaging
+/// are a few passes over one array on every device. Parameters become views of it; gradients too.
+///
+/// In bfloat16 the model computes with rounded copies of its linear layers and norms; the block
+/// keeps the float32 master weights. Parameters of position encodings are small, sensitive and
+/// exempt: they stay float32.
+class FlatParameters {
+ public:
+  /// Takes over the parameters of `model`, which must outlive this object and stay on its device.
+  FlatParameters(nn::ViT& model, at::ScalarType compute_type);
+
+  /// All weights in float32; those that decay come first. `(size)`
+  const at::Tensor& weights() const { return weights_; }
+  /// Their gradients in float32, laid out alike. `(size)`
+  const at::Tensor& gradients() const { return gradients_; }
+  /// How many leading elements weight decay applies to.
+  int64_t decayed() const { return decayed_; }
+  int64_t size() const { return weights_.numel(); }
+  at::ScalarType compute_type() const { return compute_type_; }
+
+  void zero_gradients();
+  /// After each backward pass: brings gradients of rounded copies into gradients().
+  void collect_gradients();
+  /// After each change of weights(): rounds the copies anew.
+  void publish_weights();
+
+  /// Zeros laid out as the weights are.
+  at::Tensor zeros() const;
+  /// The parts of such a tensor by parameter name; changing them changes it.
+  io::NamedTensors views(const at::Tensor& flat) const;
+
+ private:
+  struct Slot {
+    std::string name;
+    at::Tensor parameter;
+    int64_t offset = 0;
+    bool rounded = false;
+  };
+
+  std::vector<Slot> slots_;
+  at::ScalarType compute_type_;
+  int64_t decayed_ = 0;
+  int64_t rounded_ = 0;  // leading elements that have rounded copies
+  at::Tensor weights_, gradients_;
+  at::Tensor rounded_weights_, rounded_gradients_;  // (rounded_), bfloat16 only
+};
+
+/// Copies weights, given by name, into a model of the same configuration.
+void copy_weights(const io::NamedTensors& weights, nn::ViT& model);
+
+}  // namespace sape2::train

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "sape2/train/run_config.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+namespace sape2::train {
+
+/// The folder of a run:
+///
+///     config.json               the complete configuration
+///     log.jsonl                 one line every few steps and one an epoch (see run_log.h)
+///     events.out.tfevents.*     the same for TensorBoard
+///     curves.png                the same as a picture
+///     best.safetensors          the model with the best accuracy on the test images
+///     last.safetensors          the model as it is now
+///     checkpoints/              all that is needed to go on; the last two are kept
+///
+/// While the object lives, no other process can train in the folder.
+class RunFolder {
+ public:
+  /// Makes the folder of a new run. One that holds a run already is refused.
+  static RunFolder create(const std::filesystem::path& path, const RunConfig& config);
+
+  /// Opens the folder of a run that was begun.
+  static RunFolder open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const RunConfig& config() const { return config_; }
+  /// Trains on another device from now on.
+  void use_device(const std::string& device) { config_.device = device; }
+
+  std::filesystem::path log() const { return path_ / "log.jsonl"; }
+  std::filesystem::path curves() const { return path_ / "curves.png"; }
+  std::filesystem::path best() const { return path_ / "best.safetensors"; }
+  std::filesystem::path last() const { return path_ / "last.safetensors"; }
+
+  std::filesystem::path checkpoint(int64_t step) const;
+  /// Those that exist, the newest first.
+  std::vector<std::filesystem::path> checkpoints() const;
+  /// Removes all but the newest two.
+  void remove_old_checkpoints() const;
+
+ private:
+  RunFolder(std::filesystem::path path, RunConfig config, std::shared_ptr<const int> lock);
+
+  std::filesystem::path path_;
+  RunConfig config_;
+  std::shared_ptr<const int> lock_;  // a descriptor that is closed with the last copy
+};
+
+}  // namespace sape2::train

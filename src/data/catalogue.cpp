@@ -1,0 +1,81 @@
+#include "sape2/data/dataset.h"
+#include "sape2/data/locations.h"
+#include "sape2/data/shapes.h"
+#include "sape2/error.h"
+#include "sape2/nn/nearest_name.h"
+
+#include "data/official.h"
+#include "data/readers/readers.h"
+#include "data/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace sape2::data {
+namespace {
+
+constexpr std::string_view kFolderPrefix = "folder:";
+
+Dataset load_official(const std::string& name, Split split, const LoadOptions& options) {
+  const auto folder = find_dataset(name, options.root);
+  if (!folder) {
+    std::vector<std::string> places;
+    for (const auto& root : search_roots(options.root)) places.push_back(in_quotes(root));
+    throw Error(fmt::format("{} was not found in {}: run `sape2 data get {}`", name,
+                            fmt::join(places, ", "), name));
+  }
+  return official_files(name).read(*folder, split);
+}
+
+Dataset load_shapes(Split split, const LoadOptions& options) {
+  ShapesOptions shapes{.split = split, .seed = options.seed};
+  if (options.image_size > 0) shapes.image_size = options.image_size;
+  return make_shapes(shapes).dataset;
+}
+
+}  // namespace
+
+const std::vector<DatasetInfo>& known_datasets() {
+  static const std::vector<DatasetInfo> all{
+      {"cifar10", "photographs of 10 kinds of things", "cs.toronto.edu, or npm", 3, 32, 32, 10,
+       50'000, 10'000},
+      {"cifar100", "photographs of 100 kinds of things", "cs.toronto.edu", 3, 32, 32, 100, 50'000,
+       10'000},
+      {"fashion-mnist", "grey pictures of clothes", "github.com, or Debian", 1, 28, 28, 10, 60'000,
+       10'000},
+      {"shapes", "textured shapes on repetitive backgrounds", "generated", 3, 32, 32, 10, 4'000,
+       1'000},
+      {"folder", "folder:PATH, a folder of PNG or JPEG files for each class", "your own", 3, 0, 0,
+       0, 0, 0}};
+  return all;
+}
+
+const DatasetInfo& dataset_info(const std::string& name) {
+  const std::string plain = name.starts_with(kFolderPrefix) ? "folder" : name;
+  std::vector<std::string> names;
+  for (const DatasetInfo& info : known_datasets()) {
+    if (info.name == plain) return info;
+    names.push_back(info.name);
+  }
+  throw Error(
+      fmt::format("there is no data set {}; {}", in_quotes(name), nn::name_advice(name, names)));
+}
+
+Dataset load_dataset(const std::string& name, Split split, const LoadOptions& options) {
+  const DatasetInfo& info = dataset_info(name);
+  if (options.image_size < 0 || options.image_size > 4096) {
+    throw Error(fmt::format("the image size is {}, expected 1 … 4096", options.image_size));
+  }
+  if (info.name == "shapes") return load_shapes(split, options);
+  if (info.name == "folder") {
+    const std::filesystem::path path =
+        name == "folder" ? options.root : std::filesystem::path(name.substr(kFolderPrefix.size()));
+    if (path.empty()) throw Error("say which folder: folder:PATH");
+    return read_folder(path, split, options);
+  }
+  Dataset dataset = load_official(info.name, split, options);
+  return options.image_size > 0 ? resized(dataset, options.image_size, options.image_size)
+                                : dataset;
+}
+
+}  // namespace sape2::data

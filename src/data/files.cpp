@@ -1,0 +1,110 @@
+#include "data/files.h"
+
+#include "sape2/error.h"
+
+#include "data/text.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <system_error>
+
+namespace sape2::data {
+namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void fail(const char* verb, const fs::path& path, int error) {
+  throw Error(fmt::format("cannot {} {}: {}", verb, in_quotes(path),
+                          std::generic_category().message(error)));
+}
+
+void write_all(int descriptor, std::span<const std::uint8_t> bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("write", path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace
+
+Bytes read_file(const fs::path& path, std::uint64_t limit) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) throw Error(fmt::format("there is no file {}", in_quotes(path)));
+  if (!fs::is_regular_file(status)) {
+    throw Error(fmt::format("{} is not a regular file", in_quotes(path)));
+  }
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) fail("read", path, error.value());
+  if (size > limit) {
+    throw Error(fmt::format("{} has {} bytes, expected at most {}", in_quotes(path), grouped(size),
+                            grouped(limit)));
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) fail("read", path, errno);
+  Bytes bytes(size);
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (static_cast<std::uintmax_t>(stream.gcount()) != size) fail("read", path, EIO);
+  return bytes;
+}
+
+Bytes read_maybe_gzip(const fs::path& path, std::uint64_t limit) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    throw Error(fmt::format("there is no file {}", in_quotes(path)));
+  }
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (!file) fail("read", path, errno);
+  Bytes bytes;
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  for (;;) {
+    const std::size_t before = bytes.size();
+    bytes.resize(before + kChunk);
+    const int count = gzread(file.get(), bytes.data() + before, kChunk);
+    int code = Z_OK;
+    const char* reason = gzerror(file.get(), &code);
+    if (count < 0 || code == Z_BUF_ERROR) {
+      throw Error(fmt::format("{} is truncated or damaged ({})", in_quotes(path),
+                              code == Z_BUF_ERROR ? "unexpected end of file" : reason));
+    }
+    bytes.resize(before + static_cast<std::size_t>(count));
+    if (count == 0) return bytes;
+    if (bytes.size() > limit) {
+      throw Error(
+          fmt::format("{} holds more than the {} bytes expected", in_quotes(path), grouped(limit)));
+    }
+  }
+}
+
+void write_file(const fs::path& path, std::span<const std::uint8_t> bytes) {
+  fs::path partial = path;
+  partial += ".part";
+  const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail("write", path, errno);
+  try {
+    write_all(descriptor, bytes, path);
+    if (::fsync(descriptor) != 0) fail("write", path, errno);
+  } catch (...) {
+    ::close(descriptor);
+    ::unlink(partial.c_str());
+    throw;
+  }
+  ::close(descriptor);
+  if (::rename(partial.c_str(), path.c_str()) != 0) fail("write", path, errno);
+}
+
+void create_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail("create the folder", path, error.value());
+}
+
+}  // namespace sape2::data

@@ -1,0 +1,199 @@
+#include "sape2/data/loader.h"
+
+#include "sape2/data/random.h"
+#include "sape2/error.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace sape2::data {
+namespace {
+
+// The worker runs beside a training step that already uses every core: it gets one thread.
+void use_one_thread() {
+  at::internal::lazy_init_num_threads();
+#ifdef _OPENMP
+  omp_set_num_threads(1);
+#endif
+}
+
+std::vector<std::int64_t> epoch_order(std::int64_t count, std::int64_t epoch,
+                                      const LoaderOptions& options) {
+  if (options.shuffle) {
+    return shuffled(count,
+                    Draws(options.seed, static_cast<std::uint64_t>(epoch), 0, Purpose::order));
+  }
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  return order;
+}
+
+void check(const Dataset& dataset, const LoaderOptions& options) {
+  if (dataset.size() == 0) throw Error(fmt::format("the data set {} is empty", dataset.name));
+  if (options.batch_size < 1) {
+    throw Error(fmt::format("the batch size is {}, expected at least 1", options.batch_size));
+  }
+  if (options.drop_last && options.batch_size > dataset.size()) {
+    throw Error(fmt::format("the batch size is {}, but {} has only {} images", options.batch_size,
+                            dataset.name, dataset.size()));
+  }
+  if (options.repeats < 1) {
+    throw Error(fmt::format("repeated augmentation is {}, expected at least 1", options.repeats));
+  }
+  if (options.prefetch < 0 || options.prefetch > 64) {
+    throw Error(fmt::format("{} batches are to be made ahead, expected 0 … 64", options.prefetch));
+  }
+  check_augment_options(options.augment);
+}
+
+}  // namespace
+
+struct Loader::State {
+  Dataset dataset;  // on the loader's device
+  LoaderOptions options;
+
+  std::int64_t epoch = 0;
+  std::int64_t next_step = 0;  // of the consumer
+  std::vector<std::int64_t> order;
+
+  std::thread worker;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Batch> ready;
+  std::exception_ptr failure;
+  bool stopping = false;
+
+  State(Dataset given, const LoaderOptions& with) : dataset(std::move(given)), options(with) {
+    check(dataset, options);
+    dataset.images = dataset.images.to(options.device);
+    dataset.labels = dataset.labels.to(options.device);
+    order = epoch_order(dataset.size(), epoch, options);
+  }
+
+  ~State() { stop(); }
+
+  std::int64_t steps() const {
+    const std::int64_t full = dataset.size() / options.batch_size;
+    return full + (!options.drop_last && dataset.size() % options.batch_size > 0);
+  }
+
+  Batch make(std::int64_t of_epoch, std::int64_t step,
+             const std::vector<std::int64_t>& in_order) const {
+    const std::int64_t first = step * options.batch_size;
+    const std::int64_t size = std::min(options.batch_size, dataset.size() - first);
+    Batch batch;
+    batch.indices = at::empty({size}, at::kLong);
+    auto* index = batch.indices.data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < size; ++i) index[i] = in_order[(first + i) / options.repeats];
+    const at::Tensor chosen = batch.indices.to(options.device);
+    batch.labels = dataset.labels.index_select(0, chosen);
+    const BatchKey key{options.seed, static_cast<std::uint64_t>(of_epoch),
+                       static_cast<std::uint64_t>(first)};
+    MixedBatch mixed = augment(dataset.images.index_select(0, chosen), batch.labels,
+                               dataset.classes(), dataset.normalisation, options.augment, key);
+    batch.images = std::move(mixed.images);
+    batch.targets = std::move(mixed.targets);
+    return batch;
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    if (worker.joinable()) worker.join();
+    stopping = false;
+    ready.clear();
+    failure = nullptr;
+  }
+
+  void launch() {
+    worker = std::thread([this, step = next_step] { work(step); });
+  }
+
+  void work(std::int64_t first_step) {
+    try {
+      use_one_thread();
+      const at::NoGradGuard no_gradients;
+      for (std::int64_t step = first_step; step < steps(); ++step) {
+        Batch batch = make(epoch, step, order);
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] {
+          return stopping || static_cast<std::int64_t>(ready.size()) < options.prefetch;
+        });
+        if (stopping) return;
+        ready.push_back(std::move(batch));
+        changed.notify_all();
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+      changed.notify_all();
+    }
+  }
+
+  std::optional<Batch> take() {
+    if (next_step >= steps()) return std::nullopt;
+    if (options.prefetch == 0) return make(epoch, next_step++, order);
+    if (!worker.joinable()) launch();
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !ready.empty() || failure; });
+    if (ready.empty()) std::rethrow_exception(failure);
+    Batch batch = std::move(ready.front());
+    ready.pop_front();
+    ++next_step;
+    changed.notify_all();
+    return batch;
+  }
+};
+
+Loader::Loader(Dataset dataset, const LoaderOptions& options)
+    : state_(std::make_unique<State>(std::move(dataset), options)) {}
+
+Loader::~Loader() = default;
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+
+std::int64_t Loader::steps() const {
+  return state_->steps();
+}
+
+void Loader::start(std::int64_t epoch, std::int64_t step) {
+  if (epoch < 0 || step < 0 || step > steps()) {
+    throw Error(fmt::format("cannot start at epoch {}, step {}: an epoch has steps 0 … {}", epoch,
+                            step, steps() - 1));
+  }
+  state_->stop();
+  state_->epoch = epoch;
+  state_->next_step = step;
+  state_->order = epoch_order(state_->dataset.size(), epoch, state_->options);
+  if (state_->options.prefetch > 0) state_->launch();
+}
+
+std::optional<Batch> Loader::next() {
+  return state_->take();
+}
+
+Batch Loader::batch(std::int64_t epoch, std::int64_t step) const {
+  if (epoch < 0 || step < 0 || step >= steps()) {
+    throw Error(fmt::format("there is no step {} in epoch {}: an epoch has steps 0 … {}", step,
+                            epoch, steps() - 1));
+  }
+  return state_->make(epoch, step, epoch_order(state_->dataset.size(), epoch, state_->options));
+}
+
+}  // namespace sape2::data

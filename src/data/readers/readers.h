@@ -1,0 +1,61 @@
+#pragma once
+
+#include "sape2/data/dataset.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+/// The formats behind load_dataset(), one file each. `folder` is where the data set's own files
+/// lie. Tests read small files by passing layouts with other counts.
+namespace sape2::data {
+
+/// CIFAR's binary layout: records of labels and 3 × 32 × 32 bytes, without a header.
+struct CifarLayout {
+  std::string name;
+  std::vector<std::string> train_files, test_files;
+  std::int64_t records_a_file_train, records_a_file_test;
+  std::int64_t label_bytes;  ///< the last of them is the class
+  std::string names_file;
+  std::vector<std::string> class_names;
+  Normalisation normalisation;
+
+  const std::vector<std::string>& files(Split split) const {
+    return split == Split::train ? train_files : test_files;
+  }
+  std::int64_t records_a_file(Split split) const {
+    return split == Split::train ? records_a_file_train : records_a_file_test;
+  }
+};
+
+const CifarLayout& cifar10_layout();
+const CifarLayout& cifar100_layout();
+Dataset read_cifar(const CifarLayout& layout, const std::filesystem::path& folder, Split split);
+
+/// IDX files of MNIST's kind, gzipped or plain: images and labels apart.
+struct IdxLayout {
+  std::string name;
+  std::int64_t train_images, test_images, height, width;
+  std::vector<std::string> class_names;
+  Normalisation normalisation;
+
+  std::int64_t images(Split split) const {
+    return split == Split::train ? train_images : test_images;
+  }
+};
+
+const IdxLayout& fashion_mnist_layout();
+Dataset read_idx(const IdxLayout& layout, const std::filesystem::path& folder, Split split);
+
+/// The two files of a split, without ".gz".
+std::string idx_images_file(Split split);
+std::string idx_labels_file(Split split);
+
+/// Class folders of PNG and JPEG files: train/CLASS/… with test/ or val/ beside it, or CLASS/…
+/// alone, then split by a seeded draw.
+Dataset read_folder(const std::filesystem::path& folder, Split split, const LoadOptions& options);
+
+/// Refuses labels outside of the classes and classes without an image.
+void check_labels(const Dataset& dataset, const std::filesystem::path& where);
+
+}  // namespace sape2::data

@@ -1,0 +1,152 @@
+#include "train/checkpoint.h"
+
+#include "sape2/error.h"
+#include "sape2/nn/nearest_name.h"
+
+#include "train/crc32c.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <vector>
+
+namespace sape2::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nn::in_quotes;
+
+const std::string kFormatKey = "sape2_checkpoint";
+const std::string kFormat = "1";
+const std::string kRunKey = "run";
+const std::string kChecksumKey = "checksum";
+
+// Shortest texts that read back as the same number.
+template <typename T>
+std::string text_of(T value) {
+  char buffer[64];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
+}
+
+template <typename T>
+void read_number(const io::Metadata& metadata, const std::string& key, T& value) {
+  const auto found = metadata.find(key);
+  const std::string text = found == metadata.end() ? "" : found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error("its " + key + " is " + in_quotes(text) + ", expected a number");
+  }
+}
+
+io::Metadata metadata_of(const Progress& progress, const std::string& fingerprint) {
+  return {{kFormatKey, kFormat},
+          {kRunKey, fingerprint},
+          {"step", text_of(progress.step)},
+          {"epoch_loss", text_of(progress.epoch_loss)},
+          {"interval_loss", text_of(progress.interval_loss)},
+          {"best_top1", text_of(progress.best_top1)},
+          {"seconds", text_of(progress.seconds)}};
+}
+
+Progress progress_of(const io::Metadata& metadata) {
+  Progress progress;
+  read_number(metadata, "step", progress.step);
+  read_number(metadata, "epoch_loss", progress.epoch_loss);
+  read_number(metadata, "interval_loss", progress.interval_loss);
+  read_number(metadata, "best_top1", progress.best_top1);
+  read_number(metadata, "seconds", progress.seconds);
+  return progress;
+}
+
+class Checksum {
+ public:
+  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
+  void add(std::span<const std::byte> bytes) { value_ = crc32c(bytes, value_); }
+
+  void add(const io::Metadata& metadata) {
+    for (const auto& [key, value] : metadata) {
+      if (key != kChecksumKey) add(key + "=" + value + "\n");
+    }
+  }
+
+  void add(const std::string& name, std::span<const int64_t> shape,
+           std::span<const std::byte> bytes) {
+    add(fmt::format("{} {}\n", name, fmt::join(shape, ",")));
+    add(bytes);
+  }
+
+  std::string text() const { return fmt::format("crc32c:{:08x}", value_); }
+
+ private:
+  uint32_t value_ = 0;
+};
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+std::string checksum_of(const io::SafetensorsFile& file) {
+  Checksum checksum;
+  checksum.add(file.metadata());
+  std::map<std::string, const io::TensorView*> by_name;
+  for (const io::TensorView& view : file.tensors()) by_name.emplace(view.name, &view);
+  for (const auto& [name, view] : by_name) checksum.add(name, view->shape, view->bytes);
+  return checksum.text();
+}
+
+std::string metadata_value(const io::SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  return found == file.metadata().end() ? "" : found->second;
+}
+
+void check(const io::SafetensorsFile& file, const io::NamedTensors& tensors,
+           const std::string& fingerprint) {
+  if (metadata_value(file, kFormatKey) != kFormat) throw Error("it is no checkpoint of a run");
+  if (metadata_value(file, kChecksumKey) != checksum_of(file)) {
+    throw Error("its checksum does not fit its content, so it was damaged");
+  }
+  if (metadata_value(file, kRunKey) != fingerprint) {
+    throw Error("it belongs to a run of another configuration");
+  }
+  for (const auto& [name, tensor] : tensors) {
+    const io::TensorView* view = file.find(name);
+    if (view == nullptr || view->dtype != io::Dtype::f32 || view->shape != tensor.sizes().vec()) {
+      throw Error("its tensor " + in_quotes(name) + " is missing or of another shape");
+    }
+  }
+  if (file.tensors().size() != tensors.size()) throw Error("it has more tensors than expected");
+}
+
+}  // namespace
+
+void write_checkpoint(const fs::path& path, const io::NamedTensors& tensors,
+                      const Progress& progress, const std::string& fingerprint) {
+  io::Metadata metadata = metadata_of(progress, fingerprint);
+  io::NamedTensors on_host;
+  Checksum checksum;
+  checksum.add(metadata);
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
+    checksum.add(name, host.sizes(), bytes_of(host));
+    on_host.emplace(name, host);
+  }
+  metadata[kChecksumKey] = checksum.text();
+  io::save_tensors(path, on_host, metadata);
+}
+
+Progress read_checkpoint(const fs::path& path, const io::NamedTensors& tensors,
+                         const std::string& fingerprint) {
+  const auto file = io::SafetensorsFile::open(path);
+  try {
+    check(file, tensors, fingerprint);
+    const Progress progress = progress_of(file.metadata());
+    const at::NoGradGuard no_grad;
+    for (auto& [name, tensor] : tensors) tensor.copy_(io::to_tensor(file, file.at(name)));
+    return progress;
+  } catch (const Error& error) {
+    throw Error("checkpoint " + in_quotes(path.native()) + " is refused: " + error.what());
+  }
+}
+
+}  // namespace sape2::train

@@ -1,0 +1,45 @@
+#include "train/crc32c.h"
+
+#include <array>
+
+namespace sape2::train {
+namespace {
+
+constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
+
+// tables[k][b]: the effect of byte b followed by k zero bytes, so that eight bytes go at once.
+constexpr auto kTables = [] {
+  std::array<std::array<uint32_t, 256>, 8> tables{};
+  for (uint32_t b = 0; b < 256; ++b) {
+    uint32_t crc = b;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? kPolynomial : 0);
+    tables[0][b] = crc;
+  }
+  for (std::size_t k = 1; k < 8; ++k) {
+    for (uint32_t b = 0; b < 256; ++b) {
+      const uint32_t before = tables[k - 1][b];
+      tables[k][b] = (before >> 8) ^ tables[0][before & 0xFF];
+    }
+  }
+  return tables;
+}();
+
+}  // namespace
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+  uint32_t crc = ~before;
+  const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
+  std::size_t left = bytes.size();
+  for (; left >= 8; left -= 8, data += 8) {
+    const uint32_t low =
+        crc ^ (static_cast<uint32_t>(data[0]) | static_cast<uint32_t>(data[1]) << 8 |
+               static_cast<uint32_t>(data[2]) << 16 | static_cast<uint32_t>(data[3]) << 24);
+    crc = kTables[7][low & 0xFF] ^ kTables[6][(low >> 8) & 0xFF] ^ kTables[5][(low >> 16) & 0xFF] ^
+          kTables[4][low >> 24] ^ kTables[3][data[4]] ^ kTables[2][data[5]] ^ kTables[1][data[6]] ^
+          kTables[0][data[7]];
+  }
+  for (; left > 0; --left, ++data) crc = (crc >> 8) ^ kTables[0][(crc ^ *data) & 0xFF];
+  return ~crc;
+}
+
+}  // namespace sape2::train

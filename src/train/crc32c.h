@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sape2::train {
+
+/// CRC-32C (Castagnoli). `before` is the value of what came before, so that parts can be chained.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+
+}  // namespace sape2::train

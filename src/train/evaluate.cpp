@@ -1,0 +1,83 @@
+#include "sape2/train/evaluate.h"
+
+#include "sape2/data/dataset.h"
+#include "sape2/error.h"
+#include "sape2/nn/vit.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sape2::train {
+namespace {
+
+constexpr int64_t kTop = 5;
+constexpr double kLargestByte = 255;
+
+void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset) {
+  if (dataset.size() == 0) {
+    throw Error(fmt::format("the data set {} has no images to evaluate on", dataset.name));
+  }
+  if (dataset.classes() != config.vit.classes) {
+    throw Error(fmt::format("the data set {} has {} classes but the model has {}", dataset.name,
+                            dataset.classes(), config.vit.classes));
+  }
+  if (dataset.channels() != config.vit.channels) {
+    throw Error(fmt::format("images of {} have {} channels but the model takes {}", dataset.name,
+                            dataset.channels(), config.vit.channels));
+  }
+}
+
+at::Device device_of(const nn::ViT& model) {
+  return model.parameters().front().device();
+}
+
+}  // namespace
+
+at::Tensor normalised_images(const nn::ViT& model, const at::Tensor& bytes) {
+  const nn::ModelConfig& config = model.config();
+  const at::Tensor images = bytes.to(device_of(model), at::kFloat);
+  if (config.mean.empty()) return images / kLargestByte;
+  const auto channel = [&](const std::vector<double>& values) {
+    return at::tensor(values, images.options()).view({1, -1, 1, 1});
+  };
+  // One multiplication and one addition a pixel.
+  const at::Tensor deviation = channel(config.deviation);
+  return images * (1 / (kLargestByte * deviation)) - channel(config.mean) / deviation;
+}
+
+Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const EvaluateOptions& options) {
+  const int64_t classes = model.config().vit.classes, images = dataset.size();
+  check_fit(model.config(), dataset);
+  const at::NoGradGuard no_grad;
+  const bool was_training = model.is_training();
+  model.eval();
+
+  const auto device = device_of(model);
+  at::Tensor loss = at::zeros({}, at::device(device).dtype(at::kDouble));
+  at::Tensor hits = at::zeros({2}, at::device(device).dtype(at::kLong));  // top-1, top-5
+  at::Tensor confusion = at::zeros({classes * classes}, at::device(device).dtype(at::kLong));
+  for (int64_t begin = 0; begin < images; begin += options.batch_size) {
+    const int64_t count = std::min(options.batch_size, images - begin);
+    const at::Tensor labels = dataset.labels.narrow(0, begin, count).to(device);
+    const at::Tensor logits =
+        model.forward(normalised_images(model, dataset.images.narrow(0, begin, count)));
+    const at::Tensor log_probabilities = at::log_softmax(logits, 1, at::kFloat);
+    loss -= log_probabilities.gather(1, labels.unsqueeze(1)).sum(at::kDouble);
+    const at::Tensor top = std::get<1>(logits.topk(std::min(kTop, classes), 1));  // (B, ≤5)
+    const at::Tensor hit = top == labels.unsqueeze(1);
+    hits += at::stack({hit.select(1, 0).sum(), hit.sum()});
+    confusion += at::bincount(labels * classes + top.select(1, 0), {}, classes * classes);
+  }
+  model.train(was_training);
+
+  const auto all = static_cast<double>(images);
+  return {.images = images,
+          .top1 = static_cast<double>(hits[0].item<int64_t>()) / all,
+          .top5 = static_cast<double>(hits[1].item<int64_t>()) / all,
+          .loss = loss.item<double>() / all,
+          .confusion = confusion.view({classes, classes}).cpu()};
+}
+
+}  // namespace sape2::train

@@ -1,0 +1,123 @@
+#include "sape2/error.h"
+#include "sape2/nn/nearest_name.h"
+#include "sape2/train/recipe.h"
+#include "sape2/train/recipe_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+namespace sape2::train {
+namespace fs = std::filesystem;
+namespace {
+
+using nn::in_quotes;
+
+constexpr std::uintmax_t kLargestFile = 1 << 20;
+// A program in the build tree lies at most this many folders below the source tree.
+constexpr int kParentsSearched = 5;
+
+std::optional<RecipeValue> value_of(const toml::node& node) {
+  if (const auto* value = node.as_boolean()) return RecipeValue(value->get());
+  if (const auto* value = node.as_integer()) return RecipeValue(value->get());
+  if (const auto* value = node.as_floating_point()) return RecipeValue(value->get());
+  if (const auto* value = node.as_string()) return RecipeValue(value->get());
+  return std::nullopt;
+}
+
+fs::path recipe_folder() {
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) return {};
+  const fs::path installed = folder.parent_path() / "share" / "sape2" / "recipes";
+  if (fs::is_directory(installed, error)) return installed;
+  for (int i = 0; i < kParentsSearched && folder.has_relative_path(); ++i) {
+    folder = folder.parent_path();
+    if (fs::exists(folder / "recipes" / "quick.toml", error)) return folder / "recipes";
+  }
+  return {};
+}
+
+std::string read_text(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  if (error) {
+    throw Error("cannot read the recipe " + in_quotes(file.native()) + ": " + error.message());
+  }
+  if (size > kLargestFile) {
+    throw Error("the recipe " + in_quotes(file.native()) + " has " + std::to_string(size) +
+                " bytes, too many for a recipe");
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (!stream) throw Error("cannot read the recipe " + in_quotes(file.native()));
+  return text.str();
+}
+
+bool is_file_name(const std::string& text) {
+  return text.ends_with(".toml") || text.find('/') != std::string::npos;
+}
+
+}  // namespace
+
+Recipe parse_recipe(std::string_view text, std::string_view source) {
+  const std::string where = "recipe " + in_quotes(source) + ": ";
+  toml::table table;
+  try {
+    table = toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}line {} is not valid TOML: {}", where, error.source().begin.line,
+                            error.description()));
+  }
+  Recipe recipe;
+  for (const auto& [key, node] : table) {
+    const RecipeField& field = recipe_field(key.str(), where);
+    const auto value = value_of(node);
+    if (!value) throw Error(where + field.key + " is a table, list or date, expected one value");
+    field.set(recipe, *value, where);
+  }
+  try {
+    recipe.validate();
+  } catch (const Error& error) {
+    throw Error(where + error.what());
+  }
+  return recipe;
+}
+
+std::vector<ShippedRecipe> shipped_recipes() {
+  std::vector<ShippedRecipe> recipes;
+  const fs::path folder = recipe_folder();
+  if (folder.empty()) return recipes;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".toml") {
+      recipes.push_back({entry.path().stem().string(), entry.path()});
+    }
+  }
+  std::ranges::sort(recipes, {}, &ShippedRecipe::name);
+  return recipes;
+}
+
+Recipe load_recipe(const std::string& name_or_file) {
+  if (is_file_name(name_or_file)) return parse_recipe(read_text(name_or_file), name_or_file);
+  const auto shipped = shipped_recipes();
+  std::vector<std::string> names;
+  for (const ShippedRecipe& recipe : shipped) {
+    if (recipe.name == name_or_file) return parse_recipe(read_text(recipe.file), name_or_file);
+    names.push_back(recipe.name);
+  }
+  if (names.empty()) {
+    throw Error("recipe " + in_quotes(name_or_file) +
+                " cannot be looked up, as the folder of recipes is not beside the program; give "
+                "the path of a .toml file");
+  }
+  throw Error("recipe " + in_quotes(name_or_file) + " is not known; " +
+              nn::name_advice(name_or_file, names) + ", or give the path of a .toml file");
+}
+
+}  // namespace sape2::train

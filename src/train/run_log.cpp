@@ -1,0 +1,79 @@
+#include "sape2/train/run_log.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+namespace sape2::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+StepRecord step_of(const Json& json) {
+  return {.epoch = json.at("epoch"),
+          .step = json.at("step"),
+          .loss = json.at("loss"),
+          .learning_rate = json.at("learning_rate"),
+          .gradient_norm = json.at("gradient_norm"),
+          .images_per_second = json.at("images_per_second"),
+          .seconds = json.at("seconds")};
+}
+
+EpochRecord epoch_of(const Json& json) {
+  EpochRecord record{.epoch = json.at("epoch"),
+                     .step = json.at("step"),
+                     .train_loss = json.at("train_loss"),
+                     .test = std::nullopt,
+                     .seconds = json.at("seconds")};
+  if (json.contains("top1")) {
+    record.test = TestRecord{json.at("test_loss"), json.at("top1"), json.at("top5")};
+  }
+  return record;
+}
+
+}  // namespace
+
+RunHistory read_log(const std::filesystem::path& file) {
+  RunHistory history;
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) continue;
+    try {
+      const auto kind = json.at("kind").get<std::string>();
+      if (kind == "step") history.steps.push_back(step_of(json));
+      if (kind == "epoch") history.epochs.push_back(epoch_of(json));
+    } catch (const Json::exception&) {
+      continue;  // not a line of ours
+    }
+  }
+  return history;
+}
+
+std::string to_json_line(const StepRecord& record) {
+  const Json json{{"kind", "step"},
+                  {"epoch", record.epoch},
+                  {"step", record.step},
+                  {"loss", record.loss},
+                  {"learning_rate", record.learning_rate},
+                  {"gradient_norm", record.gradient_norm},
+                  {"images_per_second", record.images_per_second},
+                  {"seconds", record.seconds}};
+  return json.dump() + "\n";
+}
+
+std::string to_json_line(const EpochRecord& record) {
+  Json json{{"kind", "epoch"},
+            {"epoch", record.epoch},
+            {"step", record.step},
+            {"train_loss", record.train_loss}};
+  if (record.test) {
+    json["test_loss"] = record.test->loss;
+    json["top1"] = record.test->top1;
+    json["top5"] = record.test->top5;
+  }
+  json["seconds"] = record.seconds;
+  return json.dump() + "\n";
+}
+
+}  // namespace sape2::train

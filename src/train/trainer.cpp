@@ -1,0 +1,366 @@
+#include "sape2/train/trainer.h"
+
+#include "sape2/data/dataset.h"
+#include "sape2/error.h"
+#include "sape2/io/atomic_file.h"
+#include "sape2/io/model_file.h"
+#include "sape2/nn/nearest_name.h"
+#include "sape2/nn/vit.h"
+#include "sape2/train/device.h"
+#include "sape2/train/evaluate.h"
+#include "sape2/train/schedule.h"
+#include "sape2/train/training_step.h"
+
+#include "train/append_file.h"
+#include "train/checkpoint.h"
+#include "train/curves.h"
+#include "train/event_file.h"
+#include "train/initial_weights.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+namespace sape2::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nn::in_quotes;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// `begins`: the run has no checkpoint yet that weights come from.
+std::shared_ptr<nn::ViT> build_model(const RunConfig& config, c10::Device device, bool begins,
+                                     Observer& observer) {
+  using Kind = nn::Initialisation::Kind;
+  auto model = std::make_shared<nn::ViT>(
+      config.model, nn::Initialisation{.kind = Kind::random, .seed = config.seed});
+  if (begins && !config.init.empty()) {
+    const auto left_out = start_from(*model, config.init);
+    if (!left_out.empty()) {
+      observer.note(fmt::format("{} of the model's {} tensors are not in {} and start anew: {}{}",
+                                left_out.size(), model->parameters().size(), config.init,
+                                left_out.front(), left_out.size() > 1 ? ", …" : ""));
+    }
+  }
+  model->to(device);
+  return model;
+}
+
+std::shared_ptr<nn::ViT> build_outline(const RunConfig& config, c10::Device device) {
+  using Kind = nn::Initialisation::Kind;
+  auto model = std::make_shared<nn::ViT>(
+      config.model, nn::Initialisation{.kind = Kind::uninitialised, .seed = 0});
+  model->to(device);
+  model->eval();
+  return model;
+}
+
+// The log as it was at that step: lines of steps that will be done again are dropped.
+RunHistory cut_log(const fs::path& file, int64_t step) {
+  RunHistory history = read_log(file);
+  std::erase_if(history.steps, [&](const StepRecord& record) { return record.step > step; });
+  std::erase_if(history.epochs, [&](const EpochRecord& record) { return record.step > step; });
+  io::AtomicFile rewritten(file);
+  auto epoch = history.epochs.begin();
+  for (const StepRecord& record : history.steps) {
+    for (; epoch != history.epochs.end() && epoch->step < record.step; ++epoch) {
+      rewritten.write(to_json_line(*epoch));
+    }
+    rewritten.write(to_json_line(record));
+  }
+  for (; epoch != history.epochs.end(); ++epoch) rewritten.write(to_json_line(*epoch));
+  rewritten.commit();
+  return history;
+}
+
+}  // namespace
+
+struct Trainer::State {
+  State(RunFolder run_folder, BatchSource& batches, const data::Dataset& test_images,
+        Observer& watcher);
+
+  RunSummary run(const StopRequested& stop);
+
+  // A step whose loss may still be on its way from the GPU.
+  struct Pending {
+    int64_t step;
+    double learning_rate;
+    TrainingStep::Outcome outcome;
+  };
+
+  void restore();
+  void do_step();
+  void settle();
+  [[noreturn]] void stop_at_bad_loss(const Pending& pending) const;
+  void end_interval();
+  void end_epoch();
+  void keep_model(const EpochRecord& record);
+  void save_last();
+  void save_checkpoint();
+  double total_seconds() const { return seconds_before + seconds_since(session_start); }
+  int64_t epoch_of(int64_t step) const { return (step - 1) / source.steps_per_epoch() + 1; }
+
+  template <typename Write>
+  void saving(const Write& write) const;
+
+  RunFolder folder;
+  const RunConfig& config = folder.config();
+  BatchSource& source;
+  const data::Dataset& test;
+  Observer& observer;
+
+  c10::Device device;
+  Schedule schedule;
+  std::shared_ptr<nn::ViT> model;     // in training
+  std::shared_ptr<nn::ViT> keepsake;  // the weights to keep, for evaluation and model files
+  TrainingStep training;
+  Progress progress;
+  RunHistory history;
+  std::unique_ptr<AppendFile> log;
+  std::unique_ptr<EventFile> events;
+
+  std::vector<Pending> pending;
+  double last_norm = 0, last_rate = 0;
+  Clock::time_point session_start, interval_start;
+  double seconds_before = 0;
+  int64_t session_first_step = 0;
+  int64_t interval_first_step = 0;
+};
+
+Trainer::State::State(RunFolder run_folder, BatchSource& batches, const data::Dataset& test_images,
+                      Observer& watcher)
+    : folder(std::move(run_folder)),
+      source(batches),
+      test(test_images),
+      observer(watcher),
+      device(device_named(config.device)),
+      schedule(config.recipe, batches.steps_per_epoch()),
+      model(build_model(config, device, folder.checkpoints().empty(), observer)),
+      keepsake(build_outline(config, device)),
+      training(*model, config.recipe, config.seed) {
+  restore();
+}
+
+// Weights, optimiser and log as they were at the newest checkpoint that can be used.
+void Trainer::State::restore() {
+  const auto files = folder.checkpoints();
+  for (const fs::path& file : files) {
+    try {
+      progress = read_checkpoint(file, training.state(), fingerprint(config));
+    } catch (const Error& error) {
+      observer.note(error.what());
+      // Out of the way, so that it does not count as one of the two that are kept.
+      fs::rename(file, file.native() + ".refused");
+      continue;
+    }
+    training.restored(progress.step);
+    observer.note(fmt::format("going on after step {} of {}, from {}", progress.step,
+                              schedule.steps(), file.native()));
+    break;
+  }
+  if (progress.step == 0 && !files.empty()) {
+    throw Error(
+        fmt::format("none of the checkpoints in {} can be used; begin anew in another "
+                    "folder with --out",
+                    in_quotes(folder.path().native())));
+  }
+  saving([&] { history = cut_log(folder.log(), progress.step); });
+}
+
+template <typename Write>
+void Trainer::State::saving(const Write& write) const {
+  try {
+    write();
+  } catch (const Error& error) {
+    throw Error(
+        fmt::format("{}; what was saved before is intact: mend that and go on with "
+                    "`sape2 train --resume {}`",
+                    error.what(), folder.path().native()));
+  }
+}
+
+RunSummary Trainer::State::run(const StopRequested& stop) {
+  session_start = interval_start = Clock::now();
+  seconds_before = progress.seconds;
+  session_first_step = interval_first_step = progress.step;
+  saving([&] {
+    log = std::make_unique<AppendFile>(folder.log());
+    events = std::make_unique<EventFile>(folder.path(), progress.step);
+  });
+  bool stopped = false;
+  while (progress.step < schedule.steps() && !stopped) {
+    do_step();
+    const bool epoch_ends = progress.step % source.steps_per_epoch() == 0;
+    const int64_t every = config.recipe.checkpoint_steps;
+    const bool checkpoint_due = every > 0 && progress.step % every == 0;
+    stopped = stop && stop() && progress.step < schedule.steps();
+    if (progress.step % config.recipe.log_steps == 0) end_interval();
+    if (epoch_ends) end_epoch();
+    if (stopped) save_last();
+    if (epoch_ends || checkpoint_due || stopped) save_checkpoint();
+  }
+  RunSummary summary{.finished = !stopped,
+                     .step = progress.step,
+                     .steps = schedule.steps(),
+                     .best_top1 = progress.best_top1,
+                     .last = std::nullopt,
+                     .seconds = total_seconds()};
+  if (!history.epochs.empty()) summary.last = history.epochs.back();
+  return summary;
+}
+
+void Trainer::State::do_step() {
+  const int64_t epoch = progress.step / source.steps_per_epoch();
+  const Batch batch = source.batch(epoch, progress.step % source.steps_per_epoch());
+  const double rate = schedule.learning_rate(progress.step);
+  pending.push_back({progress.step + 1, rate, training.run(batch, rate, progress.step)});
+  ++progress.step;
+  // A GPU is asked for its losses only now and then, as it would have to wait.
+  if (device.is_cpu()) settle();
+}
+
+// Takes in the losses that are due.
+void Trainer::State::settle() {
+  for (const Pending& step : pending) {
+    const double loss = step.outcome.loss.item<double>();
+    last_norm = step.outcome.gradient_norm.item<double>();
+    last_rate = step.learning_rate;
+    if (!std::isfinite(loss) || !std::isfinite(last_norm)) stop_at_bad_loss(step);
+    progress.epoch_loss += loss;
+    progress.interval_loss += loss;
+    const double elapsed = seconds_since(session_start);
+    const auto done = static_cast<double>(step.step - session_first_step);
+    const auto since = static_cast<double>(step.step - interval_first_step);
+    const auto images = static_cast<double>(source.images_per_step());
+    observer.step_done(
+        {.epoch = epoch_of(step.step),
+         .epochs = config.recipe.epochs,
+         .step = step.step,
+         .steps = schedule.steps(),
+         .loss = loss,
+         .learning_rate = step.learning_rate,
+         .images_per_second = since * images / seconds_since(interval_start),
+         .seconds_left = elapsed / done * static_cast<double>(schedule.steps() - step.step)});
+  }
+  pending.clear();
+}
+
+void Trainer::State::stop_at_bad_loss(const Pending& step) const {
+  const double loss = step.outcome.loss.item<double>();
+  const char* what = std::isfinite(loss) ? "gradient" : "loss";
+  throw Error(fmt::format(
+      "the {} is not a finite number at step {} (epoch {}), learning rate {:.3g}; try a lower "
+      "--learning-rate, longer --warmup-epochs or --clip-norm 1 in a new run",
+      what, step.step, epoch_of(step.step), step.learning_rate));
+}
+
+void Trainer::State::end_interval() {
+  settle();
+  const auto steps = static_cast<double>(progress.step - interval_first_step);
+  const auto images = static_cast<double>(source.images_per_step());
+  const StepRecord record{
+      .epoch = epoch_of(progress.step),
+      .step = progress.step,
+      .loss = progress.interval_loss / static_cast<double>(config.recipe.log_steps),
+      .learning_rate = last_rate,
+      .gradient_norm = last_norm,
+      .images_per_second = steps * images / seconds_since(interval_start),
+      .seconds = total_seconds()};
+  saving([&] {
+    log->append(to_json_line(record));
+    events->add(record.step, {{"train/loss", record.loss},
+                              {"train/learning_rate", record.learning_rate},
+                              {"train/gradient_norm", record.gradient_norm},
+                              {"train/images_per_second", record.images_per_second}});
+  });
+  history.steps.push_back(record);
+  progress.interval_loss = 0;
+  interval_first_step = progress.step;
+  interval_start = Clock::now();
+}
+
+void Trainer::State::end_epoch() {
+  settle();
+  const auto pause = Clock::now();
+  EpochRecord record{
+      .epoch = epoch_of(progress.step),
+      .step = progress.step,
+      .train_loss = progress.epoch_loss / static_cast<double>(source.steps_per_epoch()),
+      .test = std::nullopt,
+      .seconds = 0};
+  progress.epoch_loss = 0;
+  const bool last = progress.step == schedule.steps();
+  if (last || record.epoch % config.recipe.evaluate_epochs == 0) {
+    copy_weights(training.weights_to_keep(), *keepsake);
+    const Evaluation result = evaluate(*keepsake, test);
+    record.test = TestRecord{result.loss, result.top1, result.top5};
+  }
+  record.seconds = total_seconds();
+  history.epochs.push_back(record);
+  saving([&] {
+    log->append(to_json_line(record));
+    Scalars scalars{{"epoch/train_loss", record.train_loss}};
+    if (record.test) {
+      scalars.insert(scalars.end(), {{"epoch/test_loss", record.test->loss},
+                                     {"epoch/top1", record.test->top1},
+                                     {"epoch/top5", record.test->top5}});
+    }
+    events->add(record.step, scalars);
+    if (record.test) keep_model(record);
+    draw_curves(history, config.data.name + ", " + config.model.encoding.to_string(),
+                folder.curves());
+  });
+  observer.epoch_done(record, config.recipe.epochs);
+  interval_start += Clock::now() - pause;
+}
+
+// `keepsake` holds the weights that were just evaluated.
+void Trainer::State::keep_model(const EpochRecord& record) {
+  const io::SaveModelOptions options{
+      .extra = {{"train_epoch", std::to_string(record.epoch)},
+                {"train_step", std::to_string(record.step)},
+                {"train_weights", training.averages() ? "averaged" : "raw"},
+                {"train_top1", fmt::format("{}", record.test->top1)}}};
+  if (record.test->top1 > progress.best_top1) {
+    io::save_model(folder.best(), *keepsake, options);
+    progress.best_top1 = record.test->top1;
+  }
+  io::save_model(folder.last(), *keepsake, options);
+}
+
+void Trainer::State::save_last() {
+  copy_weights(training.weights_to_keep(), *keepsake);
+  const io::SaveModelOptions options{
+      .extra = {{"train_step", std::to_string(progress.step)},
+                {"train_weights", training.averages() ? "averaged" : "raw"}}};
+  saving([&] { io::save_model(folder.last(), *keepsake, options); });
+}
+
+void Trainer::State::save_checkpoint() {
+  settle();
+  progress.seconds = total_seconds();
+  saving([&] {
+    log->sync();
+    write_checkpoint(folder.checkpoint(progress.step), training.state(), progress,
+                     fingerprint(config));
+  });
+  folder.remove_old_checkpoints();
+}
+
+Trainer::Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test,
+                 Observer& observer)
+    : state_(std::make_unique<State>(std::move(folder), source, test, observer)) {}
+
+Trainer::~Trainer() = default;
+
+RunSummary Trainer::run(const StopRequested& stop) {
+  return state_->run(stop);
+}
+
+}  // namespace sape2::train
