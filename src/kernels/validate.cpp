@@ -20,6 +20,11 @@ void check_range(std::int64_t value, std::int64_t low, std::int64_t high, const 
               std::to_string(low) + " to " + std::to_string(high));
 }
 
+void check_type(DType dtype) {
+  if (dtype == DType::float16)
+    throw Error("dtype is float16, which only the CUDA kernels take; expected float32 or bfloat16");
+}
+
 void check_shape(const Shape& shape) {
   check_range(shape.images, 0, std::int64_t{1} << 40, "images");
   check_range(shape.heads, 1, std::int64_t{1} << 20, "heads");
@@ -39,6 +44,7 @@ void check_given(const void* pointer, const char* name) {
 }
 
 void check_inputs(const AttentionInputs& inputs) {
+  check_type(inputs.dtype);
   check_shape(inputs.shape);
   check_given(inputs.q.data, "q");
   check_given(inputs.k.data, "k");
@@ -50,6 +56,7 @@ void check_inputs(const AttentionInputs& inputs) {
 }
 
 void check_inputs(const VectorInputs& inputs) {
+  check_type(inputs.dtype);
   check_shape(inputs.shape);
   check_given(inputs.q.data, "q");
   check_given(inputs.k.data, "k");

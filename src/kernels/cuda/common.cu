@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <limits>
-#include <stdexcept>
 
 namespace sape2::kernels::cuda {
 
@@ -32,9 +30,10 @@ std::string refusal(const Shape& shape, DType) {
     return "the CUDA kernels take heads of up to " + std::to_string(kLargestHead) +
            " channels, and head_size is " + std::to_string(shape.head_size) +
            "; use the reference operators";
-  if (shape.tokens() > (1 << 24))
-    return "the CUDA kernels take up to 16777216 tokens, and there are " +
-           std::to_string(shape.tokens()) + "; use fewer, larger patches";
+  if (shape.tokens() > kMostTokens)
+    return "the CUDA kernels take up to " + std::to_string(kMostTokens) +
+           " tokens, and there are " + std::to_string(shape.tokens()) +
+           "; use fewer, larger patches";
   return {};
 }
 
@@ -70,12 +69,18 @@ std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t set
 namespace {
 
 void refuse(const std::string& sentence) {
-  if (!sentence.empty()) throw std::invalid_argument(sentence);
+  if (!sentence.empty()) throw Error(sentence);
 }
 
 }  // namespace
 
 void check_shape(const Shape& shape, DType dtype) {
+  for (const std::int64_t size : {shape.rows, shape.cols, shape.prefix})
+    if (size > kMostTokens)
+      refuse("the grid of " + std::to_string(shape.rows) + " × " + std::to_string(shape.cols) +
+             " patches behind " + std::to_string(shape.prefix) +
+             " prefix tokens is too large; up to " + std::to_string(kMostTokens) +
+             " tokens were expected");
   if (shape.images < 0 || shape.heads < 1 || shape.rows < 1 || shape.cols < 1 || shape.prefix < 0 ||
       shape.head_size < 1)
     refuse("the shape has images " + std::to_string(shape.images) + ", heads " +

@@ -16,10 +16,11 @@ namespace sape2::kernels::cuda {
 
 inline constexpr int kLargestHead = 128;
 inline constexpr int kLongestLine = 128;
+inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 
 std::size_t element_bytes(DType dtype);
 
-/// Throws std::invalid_argument where `refusal` has something to say or numbers make no sense.
+/// Throws Error where `refusal` has something to say or numbers make no sense.
 void check_shape(const Shape& shape, DType dtype);
 void check_shape(const Shape& shape, DType dtype, Form form, std::int64_t sets);
 void check_encoding(const Encoding& encoding);

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "sape2/error.h"
+
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 
 namespace sape2::kernels::cuda {
@@ -20,9 +21,9 @@ class Arena {
     used_ += (bytes + 255) / 256 * 256;
     if (counts_only_) return nullptr;
     if (used_ > limit_)
-      throw std::invalid_argument("the workspace has " + std::to_string(limit_) +
-                                  " bytes, fewer than the workspace function asks for; pass as "
-                                  "many as it says");
+      throw Error("the workspace has " + std::to_string(limit_) +
+                  " bytes, fewer than the workspace function asks for; pass as "
+                  "many as it says");
     return data_ + begin;
   }
   float* take_floats(std::int64_t count) {
