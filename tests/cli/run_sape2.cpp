@@ -1,0 +1,95 @@
+#include "cli/run_sape2.h"
+
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+
+namespace sape2::cli::test {
+namespace {
+
+struct Pipe {
+  Pipe() {
+    if (::pipe(ends) != 0) throw std::runtime_error("pipe failed");
+  }
+  int ends[2];
+};
+
+std::string read_to_end(int descriptor) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count; (count = ::read(descriptor, buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(count));
+  }
+  ::close(descriptor);
+  return text;
+}
+
+[[noreturn]] void become_sape2(const std::vector<std::string>& arguments,
+                               const Environment& variables) {
+  for (const auto& [name, value] : variables) {
+    value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::vector<char*> pointers = {const_cast<char*>(SAPE2_PROGRAM)};
+  for (const std::string& argument : arguments) {
+    pointers.push_back(const_cast<char*>(argument.c_str()));
+  }
+  pointers.push_back(nullptr);
+  ::execv(SAPE2_PROGRAM, pointers.data());
+  ::_exit(127);
+}
+
+int wait_for(pid_t process) {
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+Outcome run_sape2(const std::vector<std::string>& arguments, const Environment& variables) {
+  Pipe out, err;
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::dup2(out.ends[1], STDOUT_FILENO);
+    ::dup2(err.ends[1], STDERR_FILENO);
+    for (const int end : {out.ends[0], out.ends[1], err.ends[0], err.ends[1]}) ::close(end);
+    become_sape2(arguments, variables);
+  }
+  ::close(out.ends[1]);
+  ::close(err.ends[1]);
+  Outcome outcome;
+  std::thread errors([&] { outcome.err = read_to_end(err.ends[0]); });
+  outcome.out = read_to_end(out.ends[0]);
+  errors.join();
+  outcome.exit_code = wait_for(process);
+  return outcome;
+}
+
+Outcome run_sape2_on_terminal(const std::vector<std::string>& arguments,
+                              const Environment& variables) {
+  int terminal = -1;
+  const pid_t process = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (process == 0) become_sape2(arguments, variables);
+  if (process < 0) throw std::runtime_error("forkpty failed");
+  Outcome outcome;
+  outcome.out = read_to_end(terminal);
+  outcome.exit_code = wait_for(process);
+  return outcome;
+}
+
+void expect_mistake(const Outcome& outcome, int exit_code, const std::string& part) {
+  EXPECT_EQ(outcome.exit_code, exit_code);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(outcome.err.starts_with("sape2: ")) << outcome.err;
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos)
+      << "\"" << part << "\" is not in: " << outcome.err;
+}
+
+}  // namespace sape2::cli::test
