@@ -1,7 +1,8 @@
 #include "cli/command.h"
 
 // One line a command, in the order of `sape2 --help`.
-#define SAPE2_COMMANDS(COMMAND) COMMAND(info)
+#define SAPE2_COMMANDS(COMMAND) \
+  COMMAND(info) COMMAND(eval) COMMAND(predict) COMMAND(compare) COMMAND(probe)
 
 namespace sape2::cli {
 
