@@ -1,5 +1,5 @@
 #include "sape2/data/dataset.h"
-#include "sape2/nn/vit.h"
+#include "sape2/io/model_file.h"
 #include "sape2/study/confusion_picture.h"
 #include "sape2/train/evaluate.h"
 #include "sape2/train/loader_source.h"
@@ -75,10 +75,12 @@ class EvalCommand : public Command {
                                  100 * result.top1, 100 * result.top5, result.loss, result.images));
     }
     if (!confusion_.empty()) {
-      study::draw_confusion(confusion_of(result, dataset.class_names),
-                            fmt::format("{} on {}: {:.2f} %", model->config().encoding.to_string(),
-                                        dataset.name, 100 * result.top1),
-                            confusion_);
+      study::draw_confusion(
+          confusion_of(result, dataset.class_names),
+          fmt::format("{} on {}: {:.2f} %",
+                      io::read_model_config(model_file_of(model_)).encoding.to_string(),
+                      dataset.name, 100 * result.top1),
+          confusion_);
     }
     return kExitSuccess;
   }

@@ -1,6 +1,5 @@
 #include "sape2/data/image.h"
 #include "sape2/error.h"
-#include "sape2/nn/vit.h"
 #include "sape2/study/prediction.h"
 
 #include "cli/command.h"

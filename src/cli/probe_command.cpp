@@ -1,6 +1,5 @@
 #include "sape2/error.h"
 #include "sape2/nn/nearest_name.h"
-#include "sape2/nn/vit.h"
 #include "sape2/study/probes.h"
 
 #include "cli/command.h"

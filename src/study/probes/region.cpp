@@ -18,14 +18,12 @@ constexpr int64_t kBatch = 50;
 // A patch belongs to the object or the background when it lies there to at least this share.
 constexpr double kBelongs = 0.75;
 constexpr double kLeastBias = 1e-4;
-constexpr int64_t kFewestPairs = 20;  // of each kind, for an offset to count
+constexpr int64_t kFewestPairs = 5;  // of each kind, for two places to count
 
-// Which pairs of patches lie in one region and which across two, and how they lie to each other.
+// Which pairs of patches lie in one region and which across two, and which are far apart.
 struct Pairs {
   at::Tensor inside, across;  // (B, patches, patches) bool
-  at::Tensor offset;          // (patches, patches) int64: one number for each (Δy, Δx)
-  at::Tensor far;             // (offsets) bool
-  int64_t offsets = 0;
+  at::Tensor far;             // (patches, patches) bool
 };
 
 at::Tensor shares_in_object(const at::Tensor& masks, const nn::ViTConfig& vit) {
@@ -48,55 +46,43 @@ Pairs pairs_of(const at::Tensor& masks, const nn::ViTConfig& vit) {
   Pairs pairs;
   pairs.inside = both(object, object).logical_or(both(ground, ground)).logical_and(other);
   pairs.across = both(object, ground).logical_or(both(ground, object));
-  pairs.offset = (dy + rows - 1) * (2 * cols - 1) + dx + cols - 1;
-  pairs.offsets = (2 * rows - 1) * (2 * cols - 1);
-  pairs.far = at::zeros({pairs.offsets}, at::kBool);
-  const at::Tensor distance = at::maximum(dy.abs(), dx.abs());
-  const at::Tensor distant = pairs.offset.masked_select(distance * 2 >= std::max(rows, cols));
-  pairs.far.index_fill_(0, distant, true);
+  pairs.far = at::maximum(dy.abs(), dx.abs()) * 2 >= std::max(rows, cols);
   return pairs;
 }
 
-// Sums over many images, by offset: of the pairs inside a region and of those across.
+// Sums over many images for every two places: where they lay in one region, and where in two.
 class MatchedSums {
  public:
-  explicit MatchedSums(int64_t offsets) : sums_(at::zeros({2, offsets}, at::kDouble)) {
-    counts_ = sums_.clone();
-  }
+  explicit MatchedSums(int64_t patches)
+      : sums_(at::zeros({2, patches, patches}, at::kDouble)), counts_(sums_.clone()) {}
 
-  void add(const at::Tensor& values, const Pairs& pairs) {
-    take_in(0, values, pairs.inside, pairs.offset);
-    take_in(1, values, pairs.across, pairs.offset);
+  void add(const at::Tensor& values, const Pairs& pairs) {  // (B, patches, patches)
+    const at::Tensor inside = pairs.inside.to(at::kDouble), across = pairs.across.to(at::kDouble);
+    sums_ += at::stack({(values * inside).sum(0), (values * across).sum(0)});
+    counts_ += at::stack({inside.sum(0), across.sum(0)});
     squares_ += values.to(at::kDouble).square().sum().item<double>();
     seen_ += static_cast<double>(values.numel());
   }
 
   double deviation() const { return std::sqrt(squares_ / seen_); }
 
-  // The means inside and across, over offsets that have both kinds, each weighted alike for both.
+  // The means inside and across, over places that were seen as both, each weighted alike for both.
   std::pair<double, double> means(const at::Tensor& chosen) const {
     const at::Tensor fewest = std::get<0>(counts_.min(0));
     const at::Tensor usable = fewest.ge(kFewestPairs).logical_and(chosen);
     const at::Tensor weight = fewest * usable.to(at::kDouble);
     const at::Tensor mean = sums_ / counts_.clamp_min(1);
-    const at::Tensor result = (mean * weight).sum(1) / weight.sum();
+    const at::Tensor result = (mean * weight).sum({1, 2}) / weight.sum();
     return {result[0].item<double>(), result[1].item<double>()};
   }
 
  private:
-  void take_in(int64_t kind, const at::Tensor& values, const at::Tensor& mask,
-               const at::Tensor& offset) {
-    const at::Tensor index = offset.unsqueeze(0).expand_as(mask).masked_select(mask);
-    sums_[kind].index_add_(0, index, values.masked_select(mask).to(at::kDouble));
-    counts_[kind].index_add_(0, index, at::ones({index.size(0)}, at::kDouble));
-  }
-
-  at::Tensor sums_, counts_;  // (2, offsets)
+  at::Tensor sums_, counts_;  // (2, patches, patches): inside, across
   double squares_ = 0, seen_ = 0;
 };
 
 struct LayerSums {
-  explicit LayerSums(int64_t offsets) : bias(offsets), attention(offsets), content(offsets) {}
+  explicit LayerSums(int64_t patches) : bias(patches), attention(patches), content(patches) {}
   MatchedSums bias, attention, content;
 };
 
@@ -135,7 +121,7 @@ ProbeResult probe_region(nn::ViT& model, const ProbeOptions& options) {
       .question =
           "Whether patches of one region (object or background of `shapes`) are treated as "
           "positions alike: bias and attention between two patches of one region against two of "
-          "different ones. Pairs are matched by their offset, so that distance alone explains "
+          "different ones. Pairs are matched by their places, so that distance alone explains "
           "nothing; `far` are pairs half the image apart or more, where \"similar yet distant\" "
           "would show.",
       .reading = ""};
@@ -155,7 +141,7 @@ ProbeResult probe_region(nn::ViT& model, const ProbeOptions& options) {
     const at::Tensor bytes = scenes.dataset.images.narrow(0, begin, count);
     const ModelView view = view_model(model, train::normalised_images(model, bytes));
     pairs = pairs_of(scenes.masks.narrow(0, begin, count), vit);
-    if (sums.empty()) sums.assign(view.layers.size(), LayerSums(pairs.offsets));
+    if (sums.empty()) sums.assign(view.layers.size(), LayerSums(vit.rows() * vit.cols()));
     for (std::size_t i = 0; i < view.layers.size(); ++i) {
       const auto patches = static_cast<double>(vit.rows() * vit.cols());
       sums[i].bias.add(view.layers[i].bias.mean(1).cpu(), pairs);
