@@ -2,7 +2,7 @@
 #include "sape2/io/model_file.h"
 #include "sape2/study/confusion_picture.h"
 #include "sape2/train/evaluate.h"
-#include "sape2/train/loader_source.h"
+#include "sape2/train/run.h"
 
 #include "cli/command.h"
 #include "cli/model_argument.h"
@@ -66,7 +66,7 @@ class EvalCommand : public Command {
     const auto model = load_model_argument(model_, device_);
     const data::Split split = split_ == "train" ? data::Split::train : data::Split::test;
     data_.train_images = data_.test_images = images_;
-    const data::Dataset dataset = train::load_images(data_, split);
+    const data::Dataset dataset = train::load_split(data_, split);
     const train::Evaluation result = train::evaluate(*model, dataset, options_);
     if (json_) {
       print_json(terminal, result, dataset);

@@ -4,8 +4,7 @@
 #include "sape2/io/model_file.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
-
-#include "train/device.h"
+#include "sape2/train/device.h"
 
 namespace sape2::cli {
 namespace fs = std::filesystem;

@@ -1,36 +1,32 @@
 #include "cli/stop_signal.h"
 
-#include <csignal>
-
 namespace sape2::cli {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
 
-void take_note(int) {
+void note_request(int) {
   stop_requested = 1;
-}
-
-void set_handler(void (*handler)(int), int flags) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = flags;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace
 
 StopSignal::StopSignal() {
   stop_requested = 0;
-  set_handler(take_note, static_cast<int>(SA_RESETHAND | SA_RESTART));
+  struct sigaction action {};
+  action.sa_handler = note_request;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  ::sigaction(SIGINT, &action, &interrupt_before_);
+  ::sigaction(SIGTERM, &action, &terminate_before_);
 }
 
 StopSignal::~StopSignal() {
-  set_handler(SIG_DFL, 0);
+  ::sigaction(SIGINT, &interrupt_before_, nullptr);
+  ::sigaction(SIGTERM, &terminate_before_, nullptr);
 }
 
-bool StopSignal::requested() const {
+bool StopSignal::requested() {
   return stop_requested != 0;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <csignal>
+
 namespace sape2::cli {
 
-/// While it lives, the first Ctrl-C (SIGINT) or SIGTERM is a request to stop after the step at
-/// hand; the second one ends the program as it otherwise would.
+/// While it lives, the first Ctrl-C (or SIGTERM) is only noted, so that work can be brought to a
+/// good end; the second one ends the program as usual.
 class StopSignal {
  public:
   StopSignal();
@@ -11,7 +13,11 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  bool requested() const;
+  static bool requested();
+
+ private:
+  struct sigaction interrupt_before_ {};
+  struct sigaction terminate_before_ {};
 };
 
 }  // namespace sape2::cli

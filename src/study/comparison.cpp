@@ -1,11 +1,9 @@
 #include "sape2/study/comparison.h"
 
-#include "sape2/data/dataset.h"
 #include "sape2/error.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 #include "sape2/study/comparison_report.h"
-#include "sape2/train/loader_source.h"
 
 #include "study/peak_memory.h"
 #include "study/run_result_file.h"
@@ -51,14 +49,9 @@ double median_rate(const train::RunHistory& history) {
 
 class Session {
  public:
-  Session(const ComparisonPlan& plan, fs::path folder, ComparisonObserver& observer,
-          const train::StopRequested& stop)
-      : plan_(plan),
-        folder_(std::move(folder)),
-        observer_(observer),
-        stop_(stop),
-        images_(train::load_images(plan.common.data, data::Split::train)),
-        test_(train::load_images(plan.common.data, data::Split::test)) {}
+  Session(const ComparisonPlan& plan, const train::RunData& data, fs::path folder,
+          ComparisonObserver& observer, const train::StopRequested& stop)
+      : plan_(plan), data_(data), folder_(std::move(folder)), observer_(observer), stop_(stop) {}
 
   Comparison run();
 
@@ -70,17 +63,16 @@ class Session {
   bool interrupted() const { return stop_ && stop_(); }
 
   const ComparisonPlan& plan_;
+  const train::RunData& data_;
   fs::path folder_;
   ComparisonObserver& observer_;
   const train::StopRequested& stop_;
-  data::Dataset images_, test_;
 };
 
 train::RunConfig Session::config_of(const ComparisonRow& row, std::uint64_t seed) const {
   train::RunConfig config = plan_.common;
   config.model.encoding = row.encoding;
   config.seed = seed;
-  train::fit_to(config.model, images_, config.recipe);
   config.validate();
   return config;
 }
@@ -113,9 +105,7 @@ std::optional<RunResult> Session::train_one(const train::RunConfig& config,
   auto run_folder = fs::exists(folder / "config.json") ? train::RunFolder::open(folder)
                                                        : train::RunFolder::create(folder, config);
   const fs::path log = run_folder.log();
-  train::LoaderSource source(images_, config);
-  train::Trainer trainer(std::move(run_folder), source, test_, observer_);
-  const train::RunSummary summary = trainer.run(stop_);
+  const train::RunSummary summary = train::train_in(std::move(run_folder), data_, observer_, stop_);
   if (!summary.finished) return std::nullopt;
   const auto& last = summary.last;
   if (!last || !last->test) {
@@ -167,9 +157,10 @@ Comparison Session::run() {
 
 }  // namespace
 
-Comparison run_comparison(const ComparisonPlan& plan, const fs::path& folder,
-                          ComparisonObserver& observer, const train::StopRequested& stop) {
-  return Session(plan, folder, observer, stop).run();
+Comparison run_comparison(const ComparisonPlan& plan, const train::RunData& data,
+                          const fs::path& folder, ComparisonObserver& observer,
+                          const train::StopRequested& stop) {
+  return Session(plan, data, folder, observer, stop).run();
 }
 
 }  // namespace sape2::study

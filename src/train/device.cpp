@@ -1,4 +1,4 @@
-#include "train/device.h"
+#include "sape2/train/device.h"
 
 #include "sape2/error.h"
 #include "sape2/nn/nearest_name.h"

@@ -1,8 +1,7 @@
 #include "sape2/train/loader_source.h"
 
 #include "sape2/error.h"
-
-#include "train/device.h"
+#include "sape2/train/device.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -54,32 +53,6 @@ Batch LoaderSource::batch(int64_t epoch, int64_t step) {
   epoch_ = epoch;
   next_step_ = step + 1;
   return {std::move(batch->images), std::move(batch->targets)};
-}
-
-data::Dataset load_images(const DataConfig& config, data::Split split) {
-  data::LoadOptions options;
-  options.root = config.root;
-  options.image_size = config.image_size;
-  data::Dataset dataset = data::load_dataset(config.name, split, options);
-  const int64_t wanted = split == data::Split::train ? config.train_images : config.test_images;
-  if (wanted > 0 && wanted < dataset.size()) {
-    dataset.images = dataset.images.narrow(0, 0, wanted).clone();
-    dataset.labels = dataset.labels.narrow(0, 0, wanted).clone();
-  }
-  return dataset;
-}
-
-void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe) {
-  model.vit.classes = dataset.classes();
-  model.vit.channels = dataset.channels();
-  model.vit.image_size = {dataset.height(), dataset.width()};
-  model.class_names = dataset.class_names;
-  model.mean = dataset.normalisation.mean;
-  model.deviation = dataset.normalisation.deviation;
-  model.vit.stochastic_depth = recipe.stochastic_depth;
-  model.vit.embedding_dropout = recipe.dropout;
-  model.vit.projection_dropout = recipe.dropout;
-  model.vit.mlp_dropout = recipe.dropout;
 }
 
 }  // namespace sape2::train

@@ -6,13 +6,13 @@
 #include "sape2/io/model_file.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
+#include "sape2/train/device.h"
 #include "sape2/train/evaluate.h"
 #include "sape2/train/schedule.h"
 
 #include "train/append_file.h"
 #include "train/checkpoint.h"
 #include "train/curves.h"
-#include "train/device.h"
 #include "train/event_file.h"
 #include "train/initial_weights.h"
 #include "train/training_step.h"
@@ -34,11 +34,20 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::shared_ptr<nn::ViT> build_model(const RunConfig& config, c10::Device device) {
+// `begins`: the run has no checkpoint yet that weights come from.
+std::shared_ptr<nn::ViT> build_model(const RunConfig& config, c10::Device device, bool begins,
+                                     Observer& observer) {
   using Kind = nn::Initialisation::Kind;
   auto model = std::make_shared<nn::ViT>(
       config.model, nn::Initialisation{.kind = Kind::random, .seed = config.seed});
-  if (!config.init.empty()) start_from(*model, config.init);
+  if (begins && !config.init.empty()) {
+    const auto left_out = start_from(*model, config.init);
+    if (!left_out.empty()) {
+      observer.note(fmt::format("{} of the model's {} tensors are not in {} and start anew: {}{}",
+                                left_out.size(), model->parameters().size(), config.init,
+                                left_out.front(), left_out.size() > 1 ? ", …" : ""));
+    }
+  }
   model->to(device);
   return model;
 }
@@ -132,7 +141,7 @@ Trainer::State::State(RunFolder run_folder, BatchSource& batches, const data::Da
       observer(watcher),
       device(device_named(config.device)),
       schedule(config.recipe, batches.steps_per_epoch()),
-      model(build_model(config, device)),
+      model(build_model(config, device, folder.checkpoints().empty(), observer)),
       keepsake(build_outline(config, device)),
       training(*model, config.recipe, config.seed) {
   restore();
@@ -161,7 +170,7 @@ void Trainer::State::restore() {
                     "folder with --out",
                     in_quotes(folder.path().native())));
   }
-  history = cut_log(folder.log(), progress.step);
+  saving([&] { history = cut_log(folder.log(), progress.step); });
 }
 
 template <typename Write>

@@ -32,6 +32,13 @@ ComparisonPlan tiny_plan() {
   return plan;
 }
 
+Comparison compare(ComparisonPlan plan, const fs::path& folder, ComparisonObserver& observer,
+                   const train::StopRequested& stop = {}) {
+  const train::RunData data = train::load_run_data(plan.common.data);
+  train::fit_to(plan.common.model, data.train, plan.common.recipe);
+  return run_comparison(plan, data, folder, observer, stop);
+}
+
 class Counter : public ComparisonObserver {
  public:
   void run_begins(const nn::EncodingSpec&, std::uint64_t, std::int64_t, std::int64_t total,
@@ -54,7 +61,7 @@ std::string text_of(const fs::path& file) {
 TEST(Comparison, TrainsEveryEncodingAndSeedOnce) {
   const ScratchFolder folder;
   Counter first, second;
-  const Comparison comparison = run_comparison(tiny_plan(), folder / "out", first);
+  const Comparison comparison = compare(tiny_plan(), folder / "out", first);
   EXPECT_TRUE(comparison.finished);
   EXPECT_EQ(first.total_, 4);
   EXPECT_EQ(first.reused_, 0);
@@ -78,7 +85,7 @@ TEST(Comparison, TrainsEveryEncodingAndSeedOnce) {
   }
   EXPECT_TRUE(fs::exists(folder / "out/runs/sape2-rel-k.gates=open/seed-1/best.safetensors"));
 
-  const Comparison again = run_comparison(tiny_plan(), folder / "out", second);
+  const Comparison again = compare(tiny_plan(), folder / "out", second);
   EXPECT_EQ(second.reused_, 4);
   EXPECT_EQ(second.steps_, 0);
   EXPECT_EQ(again.rows[1].runs[1].loss, comparison.rows[1].runs[1].loss);
@@ -87,17 +94,17 @@ TEST(Comparison, TrainsEveryEncodingAndSeedOnce) {
 TEST(Comparison, GoesOnWhereItWasCutOff) {
   const ScratchFolder folder;
   Counter whole, before, after;
-  run_comparison(tiny_plan(), folder / "whole", whole);
+  compare(tiny_plan(), folder / "whole", whole);
 
   // In the second of four runs, in the middle of an epoch.
   const auto stop = [&] { return before.steps_ >= 10; };
-  const Comparison cut = run_comparison(tiny_plan(), folder / "cut", before, stop);
+  const Comparison cut = compare(tiny_plan(), folder / "cut", before, stop);
   EXPECT_FALSE(cut.finished);
   EXPECT_EQ(cut.rows[0].runs.size(), 1u);
   EXPECT_EQ(cut.rows[1].runs.size(), 0u);
   EXPECT_NE(text_of(folder / "cut/table.md").find("Not all runs are finished"), std::string::npos);
 
-  EXPECT_TRUE(run_comparison(tiny_plan(), folder / "cut", after).finished);
+  EXPECT_TRUE(compare(tiny_plan(), folder / "cut", after).finished);
   EXPECT_EQ(after.reused_, 1);
   EXPECT_EQ(before.steps_ + after.steps_, whole.steps_);
   for (const char* run : {"ape/seed-0", "sape2-rel-k.gates=open/seed-0", "ape/seed-1"}) {
@@ -114,10 +121,10 @@ TEST(Comparison, RefusesAFolderOfAnotherPlan) {
   plan.rows.resize(1);
   plan.common.recipe.epochs = 1;
   Counter counter;
-  run_comparison(plan, folder / "out", counter);
+  compare(plan, folder / "out", counter);
   plan.common.recipe.learning_rate *= 2;
   try {
-    run_comparison(plan, folder / "out", counter);
+    compare(plan, folder / "out", counter);
     FAIL() << "another plan was accepted";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("ape/seed-0"), std::string::npos) << error.what();

@@ -80,8 +80,8 @@ TEST(Probes, FeaturesWithoutPositionsFollowTheContent) {
   }
 }
 
-// Matched by their places, a bias by offset cannot tell regions apart, though near pairs are more often
-// inside one.
+// Matched by their places, a bias by offset cannot tell regions apart, though near pairs are more
+// often inside one.
 TEST(Probes, RegionsAreMatchedByPlace) {
   nn::ViT model = test::small_model("rpe");
   const ProbeResult result = run_probe("region", model, few_images());

@@ -1,6 +1,7 @@
 #include "sape2/train/adam.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +65,10 @@ double largest_difference(const at::Tensor& weights, const std::vector<double>& 
 class AdamTest : public testing::TestWithParam<bool> {
  protected:
   Adam::Options options() const {
-    return {.beta1 = 0.85, .beta2 = 0.98, .epsilon = 1e-6, .weight_decay = 0.7,
+    return {.beta1 = 0.85,
+            .beta2 = 0.98,
+            .epsilon = 1e-6,
+            .weight_decay = 0.7,
             .decoupled = GetParam()};
   }
 };
@@ -90,9 +94,8 @@ TEST_P(AdamTest, ResultDoesNotDependOnTheNumberOfThreads) {
   EXPECT_TRUE(at::equal(one, three));
 }
 
-INSTANTIATE_TEST_SUITE_P(Decays, AdamTest, testing::Bool(), [](const auto& decoupled) {
-  return decoupled.param ? "AdamW" : "Adam";
-});
+INSTANTIATE_TEST_SUITE_P(Decays, AdamTest, testing::Bool(),
+                         [](const auto& decoupled) { return decoupled.param ? "AdamW" : "Adam"; });
 
 TEST(Norm, IsExactAndTheSameForAnyNumberOfThreads) {
   const at::Tensor values = gradient_of(1);

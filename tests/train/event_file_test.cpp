@@ -41,8 +41,10 @@ TEST(Crc32c, CanBeChained) {
 // Messages from protoc, framed by another program with the CRC bit by bit.
 TEST(EventFile, RecordsAreFramedAsTensorFlowDoes) {
   EXPECT_EQ(hex(tf_record("")), "000000000000000029039807d8ea82a2");
-  EXPECT_EQ(hex(tf_record(version_event(1.5))), "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c");
-  EXPECT_EQ(hex(tf_record(session_start_event(1.5, 300))), "100000000000000095fbfe1809000000000000f83f10ac023a020801713b788a");
+  EXPECT_EQ(hex(tf_record(version_event(1.5))),
+            "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c");
+  EXPECT_EQ(hex(tf_record(session_start_event(1.5, 300))),
+            "100000000000000095fbfe1809000000000000f83f10ac023a020801713b788a");
   EXPECT_EQ(hex(tf_record(scalars_event(1.5, 300, {{"train/loss", 0.5}, {"a", -2}}))),
             "2b00000000000000861bc34b09000000000000f83f10ac022a1d0a110a0a747261696e2f6c6f7373"
             "150000003f0a080a016115000000c0d9a4d204");

@@ -71,8 +71,8 @@ Batch ShuffledSource::batch(int64_t epoch, int64_t step) {
   Batch batch;
   batch.images = (dataset_.images.index_select(0, chosen).to(at::kFloat) / 255 - norm.mean[0]) /
                  norm.deviation[0];
-  batch.targets = at::one_hot(dataset_.labels.index_select(0, chosen), dataset_.classes())
-                      .to(at::kFloat);
+  batch.targets =
+      at::one_hot(dataset_.labels.index_select(0, chosen), dataset_.classes()).to(at::kFloat);
   const bool poisoned = poisoned_ >= 0 && epoch * steps_per_epoch() + step >= poisoned_;
   if (poisoned) batch.images.fill_(std::numeric_limits<float>::quiet_NaN());
   return batch;

@@ -2,7 +2,7 @@
 
 #include "sape2/nn/encoding_spec.h"
 #include "sape2/train/run_config.h"
-#include "sape2/train/trainer.h"
+#include "sape2/train/run.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -47,7 +47,7 @@ std::vector<ComparisonRow> paper_rows(const std::string& table, const std::strin
 std::vector<ComparisonRow> family_rows();
 
 struct ComparisonPlan {
-  /// What all runs share; its encoding and seed are set run by run.
+  /// What all runs share, fitted to the data; its encoding and seed are set run by run.
   train::RunConfig common;
   std::vector<ComparisonRow> rows;
   std::int64_t seeds = 1;  ///< runs an encoding: common.seed, common.seed + 1, …
@@ -90,7 +90,8 @@ class ComparisonObserver : public train::Observer {
 /// Trains what is not yet trained, seed by seed over all encodings, and writes the reports. `stop`
 /// ends it with a checkpoint; calling it again with the same plan goes on. Throws Error where the
 /// folder holds runs of another plan.
-Comparison run_comparison(const ComparisonPlan& plan, const std::filesystem::path& folder,
+Comparison run_comparison(const ComparisonPlan& plan, const train::RunData& data,
+                          const std::filesystem::path& folder,
                           ComparisonObserver& observer, const train::StopRequested& stop = {});
 
 }  // namespace sape2::study

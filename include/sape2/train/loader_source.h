@@ -28,11 +28,4 @@ class LoaderSource : public BatchSource {
 data::LoaderOptions loader_options(const Recipe& recipe, uint64_t seed, int64_t images,
                                    c10::Device device);
 
-/// Reads the images of one split, no more of them than the configuration says.
-data::Dataset load_images(const DataConfig& config, data::Split split);
-
-/// Fits a model's configuration to a data set: classes and their names, channels, normalisation, and
-/// the image size; and to a recipe: dropout and stochastic depth.
-void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe);
-
 }  // namespace sape2::train

@@ -30,6 +30,8 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
   const RunConfig& config() const { return config_; }
+  /// Trains on another device from now on.
+  void use_device(const std::string& device) { config_.device = device; }
 
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   std::filesystem::path curves() const { return path_ / "curves.png"; }

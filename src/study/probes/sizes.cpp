@@ -2,7 +2,7 @@
 #include "sape2/error.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
-#include "sape2/train/loader_source.h"
+#include "sape2/train/run.h"
 
 #include "study/probes/probe.h"
 
@@ -50,7 +50,7 @@ ProbeResult probe_sizes(nn::ViT& model, const ProbeOptions& options) {
     train::DataConfig data = options.data;
     data.image_size = size;
     data.test_images = options.images;
-    const auto measured = train::evaluate(model, train::load_images(data, data::Split::test));
+    const auto measured = train::evaluate(model, train::load_split(data, data::Split::test));
     table.rows.push_back(
         {fmt::format("{0}×{0}", size), {100 * measured.top1, 100 * measured.top5, measured.loss}});
     if (size == vit.image_size.height) trained = measured.top1;

@@ -2,7 +2,7 @@
 #include "sape2/data/shapes.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
-#include "sape2/train/loader_source.h"
+#include "sape2/train/run.h"
 
 #include "study/attention_view.h"
 #include "study/probes/probe.h"
@@ -37,7 +37,7 @@ class ShiftedImages {
     if (seamless_) return;
     train::DataConfig data = options.data;
     data.test_images = options.images;
-    still_ = train::load_images(data, data::Split::test);
+    still_ = train::load_split(data, data::Split::test);
   }
 
   bool seamless() const { return seamless_; }

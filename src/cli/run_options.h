@@ -1,0 +1,57 @@
+#pragma once
+
+#include "sape2/train/run.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace sape2::cli {
+
+/// The options that say what is trained on what and how, for every command that trains.
+class RunOptions {
+ public:
+  /// Declares the flags of data, model, recipe (one for each of its values), seed and device.
+  void declare(CLI::App& app);
+
+  /// What is used where no flag names a model or a recipe.
+  void prefer(std::string model, std::string recipe);
+
+  const std::string& model() const { return model_.empty() ? preferred_model_ : model_; }
+  const std::string& recipe() const { return recipe_.empty() ? preferred_recipe_ : recipe_; }
+  const std::string& data() const { return data_.name; }
+  const std::string& device() const { return device_; }
+  std::uint64_t seed() const { return seed_; }
+
+  train::RunData load_data() const;
+
+  /// The complete configuration of a run on that data. `init` may name a model file to start from:
+  /// what no flag says of the model is then as in the file.
+  train::RunConfig make_config(const data::Dataset& images, const std::string& encoding,
+                               const std::string& init = "") const;
+
+  /// A name for the folder of a run, from what it trains.
+  std::string default_folder(const train::RunConfig& config) const;
+
+ private:
+  train::Recipe make_recipe() const;
+  nn::ModelConfig base_model(const std::string& init) const;
+
+  train::DataConfig data_;
+  std::string model_;  // empty: not given
+  std::optional<std::int64_t> patch_size_, depth_, width_, heads_, registers_;
+  std::optional<double> mlp_ratio_, layer_scale_;
+  std::string pooling_;
+  std::string recipe_;  // empty: not given
+  std::string preferred_model_ = "vit-compact", preferred_recipe_ = "quick";
+  std::map<std::string, std::string> recipe_values_;  // by key, as written
+  std::uint64_t seed_ = 0;
+  std::string device_ = "cpu";
+};
+
+}  // namespace sape2::cli

@@ -1,0 +1,44 @@
+#include "sape2/train/run.h"
+
+#include "sape2/train/loader_source.h"
+
+#include <ATen/ATen.h>
+
+namespace sape2::train {
+
+data::Dataset load_split(const DataConfig& config, data::Split split) {
+  const int64_t most = split == data::Split::train ? config.train_images : config.test_images;
+  data::LoadOptions options;
+  options.root = config.root;
+  options.image_size = config.image_size;
+  data::Dataset dataset = data::load_dataset(config.name, split, options);
+  if (most > 0 && most < dataset.size()) {
+    dataset.images = dataset.images.narrow(0, 0, most).clone();
+    dataset.labels = dataset.labels.narrow(0, 0, most).clone();
+  }
+  return dataset;
+}
+
+RunData load_run_data(const DataConfig& config) {
+  return {load_split(config, data::Split::train), load_split(config, data::Split::test)};
+}
+
+void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe) {
+  model.vit.classes = dataset.classes();
+  model.vit.channels = dataset.channels();
+  model.vit.image_size = {dataset.height(), dataset.width()};
+  model.class_names = dataset.class_names;
+  model.mean = dataset.normalisation.mean;
+  model.deviation = dataset.normalisation.deviation;
+  model.vit.stochastic_depth = recipe.stochastic_depth;
+  model.vit.embedding_dropout = recipe.dropout;
+  model.vit.projection_dropout = recipe.dropout;
+  model.vit.mlp_dropout = recipe.dropout;
+}
+
+RunSummary train_in(RunFolder folder, RunData data, Observer& observer, const StopRequested& stop) {
+  LoaderSource source(std::move(data.train), folder.config());
+  return Trainer(std::move(folder), source, data.test, observer).run(stop);
+}
+
+}  // namespace sape2::train

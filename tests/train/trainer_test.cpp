@@ -1,0 +1,260 @@
+#include "sape2/train/trainer.h"
+
+#include "sape2/io/model_file.h"
+#include "sape2/io/tensor_file.h"
+#include "sape2/nn/vit.h"
+#include "sape2/train/evaluate.h"
+
+#include "io/error_text.h"
+#include "io/scratch_folder.h"
+#include "train/support.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace sape2::train::test {
+namespace {
+
+namespace fs = std::filesystem;
+using io::test::error_text;
+using io::test::expect_contains;
+
+constexpr int64_t kTrainImages = 160, kTestImages = 60;
+
+class Recorder : public Observer {
+ public:
+  void step_done(const StepReport& report) override { steps.push_back(report); }
+  void epoch_done(const EpochRecord& record, int64_t) override { epochs.push_back(record); }
+  void note(const std::string& sentence) override { notes.push_back(sentence); }
+
+  std::vector<StepReport> steps;
+  std::vector<EpochRecord> epochs;
+  std::vector<std::string> notes;
+};
+
+// One session of a run: the folder is opened or made, trained in, and closed.
+struct Session {
+  Recorder recorder;
+  RunSummary summary;
+};
+
+Session train(const fs::path& path, const RunConfig& config, int64_t stop_after = -1,
+              int64_t poison_from = -1) {
+  Session session;
+  ShuffledSource source(corners(kTrainImages, 1), config.recipe.batch_size, config.seed);
+  if (poison_from >= 0) source.poison_from(poison_from);
+  const data::Dataset test = corners(kTestImages, 2);
+  RunFolder folder =
+      fs::exists(path / "config.json") ? RunFolder::open(path) : RunFolder::create(path, config);
+  Trainer trainer(std::move(folder), source, test, session.recorder);
+  int64_t done = 0;
+  session.summary = trainer.run([&] { return ++done == stop_after; });
+  return session;
+}
+
+// A log without the times, which no two runs share.
+std::string comparable_log(const fs::path& path) {
+  std::string text;
+  const RunHistory history = read_log(path / "log.jsonl");
+  for (StepRecord record : history.steps) {
+    record.seconds = record.images_per_second = 0;
+    text += to_json_line(record);
+  }
+  for (EpochRecord record : history.epochs) {
+    record.seconds = 0;
+    text += to_json_line(record);
+  }
+  return text;
+}
+
+void expect_same_result(const fs::path& one, const fs::path& other) {
+  for (const char* name : {"last.safetensors", "best.safetensors"}) {
+    EXPECT_TRUE(file_bytes(one / name) == file_bytes(other / name)) << name << " differs";
+  }
+  EXPECT_EQ(comparable_log(one), comparable_log(other));
+}
+
+TEST(Trainer, LearnsAndLeavesACompleteFolder) {
+  const io::test::ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  RunConfig config = tiny_run();
+  config.recipe.epochs = 8;
+  const Session session = train(run, config);
+  EXPECT_TRUE(session.summary.finished);
+  EXPECT_EQ(session.summary.step, 80);
+  ASSERT_EQ(session.recorder.epochs.size(), 8u);
+  EXPECT_EQ(session.recorder.steps.size(), 80u);
+  EXPECT_LT(session.recorder.epochs.back().train_loss,
+            0.6 * session.recorder.epochs.front().train_loss);
+  EXPECT_GT(session.summary.best_top1, 0.8);
+
+  for (const char* name : {"config.json", "log.jsonl", "best.safetensors", "last.safetensors"}) {
+    EXPECT_TRUE(fs::exists(run / name)) << name;
+  }
+  EXPECT_EQ(run_config_from_json(file_bytes(run / "config.json"), "config.json"), config);
+  const RunHistory history = read_log(run / "log.jsonl");
+  EXPECT_EQ(history.epochs.size(), 8u);
+  EXPECT_EQ(history.steps.size(), 26u);  // every 3 of 80 steps
+  EXPECT_EQ(std::distance(fs::directory_iterator(run / "checkpoints"), fs::directory_iterator()),
+            2);
+
+  // The file alone gives the accuracy that was logged.
+  const auto model = io::load_model(run / "last.safetensors");
+  const Evaluation result = evaluate(*model, corners(kTestImages, 2));
+  EXPECT_EQ(result.top1, history.epochs.back().test->top1);
+  EXPECT_NEAR(result.loss, history.epochs.back().test->loss, 1e-6);
+}
+
+TEST(Trainer, IsDeterministicBySeed) {
+  const io::test::ScratchFolder scratch;
+  RunConfig config = tiny_run();
+  train(scratch / "a", config);
+  at::manual_seed(12345);  // must not matter
+  train(scratch / "b", config);
+  expect_same_result(scratch / "a", scratch / "b");
+  config.seed = 8;
+  train(scratch / "c", config);
+  EXPECT_NE(comparable_log(scratch / "a"), comparable_log(scratch / "c"));
+}
+
+TEST(Trainer, GoesOnExactlyAfterAStopAtAnyStep) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  train(scratch / "whole", config);
+  for (const int64_t stop : {1, 4, 10, 13, 29}) {
+    const fs::path run = scratch / ("stopped" + std::to_string(stop));
+    const Session first = train(run, config, stop);
+    EXPECT_FALSE(first.summary.finished);
+    EXPECT_EQ(first.summary.step, stop);
+    const Session second = train(run, config);
+    EXPECT_TRUE(second.summary.finished);
+    EXPECT_EQ(second.recorder.steps.size(), static_cast<size_t>(30 - stop));
+    expect_same_result(scratch / "whole", run);
+  }
+}
+
+TEST(Trainer, GoesOnFromAnOlderCheckpointWithALongerLog) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  train(scratch / "whole", config);
+  const fs::path run = scratch / "run";
+  train(run, config, 17);
+  // As after a power cut: the newest checkpoint is lost, and the log's last line is torn.
+  fs::remove(run / "checkpoints/step-000000017.safetensors");
+  std::ofstream(run / "log.jsonl", std::ios::app) << R"({"kind":"step","epoch":2,"st)";
+  train(run, config);
+  expect_same_result(scratch / "whole", run);
+}
+
+TEST(Trainer, RefusedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  train(scratch / "whole", config);
+  RunConfig other = config;
+  other.seed = 99;
+  train(scratch / "other", other, 17);
+  const std::string newest = "checkpoints/step-000000017.safetensors";
+
+  for (const std::string damage : {"truncated", "torn", "foreign", "empty"}) {
+    const fs::path run = scratch / damage;
+    train(run, config, 17);
+    std::string bytes = file_bytes(run / newest);
+    if (damage == "truncated") bytes.resize(bytes.size() / 2);
+    if (damage == "torn") bytes.replace(bytes.size() / 2, 512, std::string(512, '\0'));
+    if (damage == "foreign") bytes = file_bytes(scratch / "other" / newest);
+    if (damage == "empty") bytes.clear();
+    write_bytes(run / newest, bytes);
+    const Session session = train(run, config);
+    ASSERT_GE(session.recorder.notes.size(), 2u);
+    expect_contains(session.recorder.notes[0], "step-000000017.safetensors");
+    expect_contains(session.recorder.notes[1], "going on after step 15");
+    expect_same_result(scratch / "whole", run);
+  }
+}
+
+TEST(Trainer, SaysSoWhereNoCheckpointCanBeUsed) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  train(scratch / "run", config, 17);
+  for (const auto& file : fs::directory_iterator(scratch / "run/checkpoints")) {
+    write_bytes(file.path(), "nothing of use");
+  }
+  expect_contains(error_text([&] { train(scratch / "run", config); }), "none of the checkpoints");
+}
+
+TEST(Trainer, AFinishedRunHasNothingLeftToDo) {
+  const io::test::ScratchFolder scratch;
+  train(scratch / "run", tiny_run());
+  const Session again = train(scratch / "run", tiny_run());
+  EXPECT_TRUE(again.summary.finished);
+  EXPECT_TRUE(again.recorder.steps.empty());
+  ASSERT_TRUE(again.summary.last);
+  EXPECT_EQ(again.summary.last->epoch, 3);
+}
+
+TEST(Trainer, StopsWhereTheLossIsNoNumber) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  const std::string text = error_text([&] { train(scratch / "run", config, -1, 12); });
+  expect_contains(text, "the loss is not a finite number at step 13 (epoch 2)");
+  expect_contains(text, "learning rate 0.00");
+  expect_contains(text, "--clip-norm");
+  // Nothing of it was saved: with sound images the run goes on to the usual end.
+  train(scratch / "run", config);
+  train(scratch / "whole", config);
+  expect_same_result(scratch / "whole", scratch / "run");
+}
+
+TEST(Trainer, EvaluatesOnlyWhenDueButAlwaysAtTheEnd) {
+  const io::test::ScratchFolder scratch;
+  RunConfig config = tiny_run();
+  config.recipe.evaluate_epochs = 2;
+  const Session session = train(scratch / "run", config);
+  ASSERT_EQ(session.recorder.epochs.size(), 3u);
+  EXPECT_FALSE(session.recorder.epochs[0].test);
+  EXPECT_TRUE(session.recorder.epochs[1].test);
+  EXPECT_TRUE(session.recorder.epochs[2].test);
+}
+
+TEST(Trainer, StartsFromAModelFile) {
+  const io::test::ScratchFolder scratch;
+  RunConfig config = tiny_run();
+  config.recipe.epochs = 8;
+  const Session first = train(scratch / "first", config);
+  config.init = (scratch / "first/last.safetensors").native();
+  config.recipe.epochs = 1;
+  config.recipe.learning_rate = 1e-5;
+  const Session second = train(scratch / "second", config);
+  EXPECT_NEAR(second.summary.last->test->top1, first.summary.last->test->top1, 0.05);
+
+  config.init = (scratch / "nothing.safetensors").native();
+  expect_contains(error_text([&] { train(scratch / "third", config); }), "nothing.safetensors");
+  config.init = (scratch / "foreign.safetensors").native();
+  io::save_tensors(config.init, {{"conv1", at::zeros({3})}});
+  expect_contains(error_text([&] { train(scratch / "fourth", config); }), "no tensor");
+}
+
+TEST(RunFolder, IsNeverOverwritten) {
+  const io::test::ScratchFolder scratch;
+  { RunFolder::create(scratch / "run", tiny_run()); }
+  expect_contains(error_text([&] { RunFolder::create(scratch / "run", tiny_run()); }), "--resume");
+}
+
+TEST(RunFolder, BelongsToOneProcessAtATime) {
+  const io::test::ScratchFolder scratch;
+  const RunFolder held = RunFolder::create(scratch / "run", tiny_run());
+  expect_contains(error_text([&] { RunFolder::open(scratch / "run"); }), "another process");
+}
+
+TEST(RunFolder, MustBeOne) {
+  const io::test::ScratchFolder scratch;
+  expect_contains(error_text([&] { RunFolder::open(scratch.path()); }), "config.json");
+  expect_contains(error_text([&] { RunFolder::open(scratch / "absent"); }), "absent");
+  write_bytes(scratch / "file", "x");
+  expect_contains(error_text([&] { RunFolder::create(scratch / "file", tiny_run()); }), "file");
+}
+
+}  // namespace
+}  // namespace sape2::train::test
