@@ -5,6 +5,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(OpenMP)
 include(Sape2Torch)
 
 option(SAPE2_CUDA "Require a LibTorch with CUDA" OFF)
@@ -29,7 +31,7 @@ function(sape2_component name)
 endfunction()
 
 sape2_component(drawing cairo)
-sape2_component(download libcurl libarchive)
+sape2_component(download libcurl)
 sape2_component(images libpng libjpeg)
 sape2_component(server cpp-httplib)
 

@@ -11,8 +11,8 @@ std::string Component::advice() const {
 const std::vector<Component>& components() {
   static const std::vector<Component> all = {
       {"drawing", "figures (Cairo)", SAPE2_HAVE_DRAWING == 1, "libcairo2-dev"},
-      {"download", "data sets from the net (libcurl, libarchive)", SAPE2_HAVE_DOWNLOAD == 1,
-       "libcurl4-openssl-dev libarchive-dev"},
+      {"download", "data sets from the net (libcurl)", SAPE2_HAVE_DOWNLOAD == 1,
+       "libcurl4-openssl-dev"},
       {"images", "PNG and JPEG decoding (libpng, libjpeg-turbo)", SAPE2_HAVE_IMAGES == 1,
        "libpng-dev libjpeg62-turbo-dev"},
       {"server", "the local page (cpp-httplib)", SAPE2_HAVE_SERVER == 1, "libcpp-httplib-dev"},

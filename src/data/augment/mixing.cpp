@@ -72,8 +72,10 @@ Shares draw_shares(std::int64_t batch, std::int64_t height, std::int64_t width,
   return shares;
 }
 
-at::Tensor blended(const at::Tensor& own, const at::Tensor& partner, const at::Tensor& share) {
-  return (own * share).add_(partner * (1 - share));
+// Each image's own share and the rest of its partner; no step is fused, so devices agree.
+at::Tensor blended(const at::Tensor& own, const at::Tensor& partners, const at::Tensor& share) {
+  at::Tensor rest = own.index_select(0, partners).mul_(1 - share);
+  return rest.add_(own * share);
 }
 
 }  // namespace
@@ -108,8 +110,7 @@ MixedBatch mix(const at::Tensor& images, const at::Tensor& targets, const MixOpt
   const at::Tensor of_pixels = upload(shares.of_pixels, {batch, 1, 1, 1}, device)
                                    .masked_fill(shares.boxes.mask(height, width, device), 0);
   const at::Tensor of_targets = upload(shares.of_targets, {batch, 1}, device);
-  return {blended(images, images.index_select(0, partner), of_pixels),
-          blended(targets, targets.index_select(0, partner), of_targets)};
+  return {blended(images, partner, of_pixels), blended(targets, partner, of_targets)};
 }
 
 }  // namespace sape2::data

@@ -21,8 +21,15 @@ bool in_disc(std::int64_t u, std::int64_t v, std::int64_t radius) {
 
 }  // namespace
 
-const Colour& Pattern::at(std::int32_t x, std::int32_t y) const {
-  const std::int32_t across = wrapped(x + phase_x, period), down = wrapped(y + phase_y, period);
+std::int32_t Pattern::across(std::int32_t x) const {
+  return wrapped(x + phase_x, period);
+}
+
+std::int32_t Pattern::down(std::int32_t y) const {
+  return wrapped(y + phase_y, period);
+}
+
+const Colour& Pattern::at(std::int32_t across, std::int32_t down) const {
   bool second = false;
   switch (kind) {
     case PatternKind::checks:

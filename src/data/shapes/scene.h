@@ -22,7 +22,11 @@ struct Pattern {
   std::int32_t phase_x, phase_y;
   std::array<Colour, 2> colours;
 
-  const Colour& at(std::int32_t x, std::int32_t y) const;
+  /// Where a coordinate lies within the repeated tile.
+  std::int32_t across(std::int32_t x) const;
+  std::int32_t down(std::int32_t y) const;
+
+  const Colour& at(std::int32_t across, std::int32_t down) const;
 };
 
 enum class ShapeKind : std::uint8_t {

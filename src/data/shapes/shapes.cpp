@@ -29,6 +29,14 @@ Colour draw_colour(Draws& draws) {
   return colour;
 }
 
+// Halfway: the two colours of a pattern differ less than patterns do from each other.
+Colour between(const Colour& a, const Colour& b) {
+  Colour middle;
+  for (std::size_t c = 0; c < a.size(); ++c)
+    middle[c] = static_cast<std::uint8_t>((a[c] + b[c]) / 2);
+  return middle;
+}
+
 int difference(const Colour& a, const Colour& b) {
   int sum = 0;
   for (std::size_t c = 0; c < a.size(); ++c) sum += std::abs(a[c] - b[c]);
@@ -77,10 +85,10 @@ Scene draw_scene(const ShapesOptions& options, std::int64_t index) {
   auto& before = scene.texture.colours;
   scene.background = draw_pattern(draws, 5, 10);
   behind[0] = draw_colour(draws);
-  behind[1] = draw_other_colour(draws, {behind[0]});
+  behind[1] = between(behind[0], draw_other_colour(draws, {behind[0]}));
   scene.texture = draw_pattern(draws, 3, 6);
   before[0] = draw_other_colour(draws, {behind[0], behind[1]});
-  before[1] = draw_other_colour(draws, {behind[0], behind[1], before[0]});
+  before[1] = between(before[0], draw_other_colour(draws, {behind[0], behind[1], before[0]}));
   scene.radius = static_cast<std::int32_t>(
       draws.between(options.min_object * kUnit / 2, options.max_object * kUnit / 2));
   const std::int64_t angle = draws.between(-kMaxAngle, kMaxAngle);
@@ -95,50 +103,81 @@ Scene draw_scene(const ShapesOptions& options, std::int64_t index) {
   return scene;
 }
 
-struct Point {
-  std::array<std::uint8_t, 3> colour;
-  bool on_object;
+// The scene coordinate of a sample, counted through all pixels, with the shift taken off.
+std::int32_t scene_coordinate(std::int64_t sample, std::int64_t side, std::int64_t shift) {
+  return static_cast<std::int32_t>((2 * sample + 1) * kSceneSide / (2 * kSamples * side) -
+                                   shift * kUnit);
+}
+
+// A row or column of samples: its coordinate, and where that lies in the background's tile.
+struct Line {
+  std::int32_t coordinate, in_tile;
 };
 
-Point look_at(const Scene& scene, std::int32_t x, std::int32_t y) {
-  const std::int32_t dx = x - scene.centre_x, dy = y - scene.centre_y;
-  const std::int32_t u = (dx * scene.cosine + dy * scene.sine) >> 14;
-  const std::int32_t v = (dy * scene.cosine - dx * scene.sine) >> 14;
-  if (inside(scene.shape, scene.radius, u, v)) return {scene.texture.at(u, v), true};
-  return {scene.background.at(x, y), false};
-}
+class Renderer {
+ public:
+  Renderer(const Scene& scene, const ShapesOptions& options)
+      : scene_(scene), side_(options.image_size), reach_(scene.radius * 5 / 4) {
+    for (std::int64_t i = 0; i < kSamples * side_; ++i) {
+      const std::int32_t x = scene_coordinate(i, side_, options.shift_x);
+      const std::int32_t y = scene_coordinate(i, side_, options.shift_y);
+      columns_.push_back({x, scene.background.across(x)});
+      rows_.push_back({y, scene.background.down(y)});
+    }
+  }
 
-// The scene coordinate of sample `sample` of pixel `pixel`, with the shift taken off.
-std::int32_t scene_coordinate(std::int64_t pixel, int sample, std::int64_t side,
-                              std::int64_t shift) {
-  const std::int64_t odd = 2 * (kSamples * pixel + sample) + 1;
-  return static_cast<std::int32_t>(odd * kSceneSide / (2 * kSamples * side) - shift * kUnit);
-}
+  struct Pixel {
+    std::array<std::int32_t, 3> colour{};
+    bool on_object = false;
+  };
+
+  // The mean of the samples of a pixel.
+  Pixel pixel(std::int64_t row, std::int64_t column) const {
+    Pixel result;
+    int covered = 0;
+    for (int i = 0; i < kSamples * kSamples; ++i) {
+      const Line& line = rows_[kSamples * row + i / kSamples];
+      const Line& across = columns_[kSamples * column + i % kSamples];
+      const Colour* colour = object_colour(across.coordinate, line.coordinate);
+      covered += colour != nullptr;
+      if (colour == nullptr) colour = &scene_.background.at(across.in_tile, line.in_tile);
+      for (int c = 0; c < 3; ++c) result.colour[c] += (*colour)[c];
+    }
+    for (std::int32_t& value : result.colour) value /= kSamples * kSamples;
+    result.on_object = 2 * covered >= kSamples * kSamples;
+    return result;
+  }
+
+ private:
+  // The object's colour at a point, or nothing beside it.
+  const Colour* object_colour(std::int32_t x, std::int32_t y) const {
+    const std::int32_t dx = x - scene_.centre_x, dy = y - scene_.centre_y;
+    if (std::abs(dx) > reach_ || std::abs(dy) > reach_) return nullptr;
+    const std::int32_t u = (dx * scene_.cosine + dy * scene_.sine) >> 14;
+    const std::int32_t v = (dy * scene_.cosine - dx * scene_.sine) >> 14;
+    if (!inside(scene_.shape, scene_.radius, u, v)) return nullptr;
+    return &scene_.texture.at(scene_.texture.across(u), scene_.texture.down(v));
+  }
+
+  const Scene& scene_;
+  std::int64_t side_;
+  std::int32_t reach_;  // no shape goes farther from its centre
+  std::vector<Line> columns_, rows_;
+};
 
 void render(const Scene& scene, const ShapesOptions& options, std::int64_t index,
             std::uint8_t* image, std::uint8_t* mask) {
+  const Renderer renderer(scene, options);
   const std::int64_t side = options.image_size;
   Draws grain(options.seed, static_cast<std::uint64_t>(options.split),
               static_cast<std::uint64_t>(index), Purpose::grain);
-  for (std::int64_t row = 0; row < side; ++row) {
-    for (std::int64_t column = 0; column < side; ++column) {
-      std::array<std::int32_t, 3> sum{};
-      int covered = 0;
-      for (int i = 0; i < kSamples * kSamples; ++i) {
-        const Point point =
-            look_at(scene, scene_coordinate(column, i % kSamples, side, options.shift_x),
-                    scene_coordinate(row, i / kSamples, side, options.shift_y));
-        covered += point.on_object;
-        for (int c = 0; c < 3; ++c) sum[c] += point.colour[c];
-      }
-      const std::int64_t at = row * side + column;
-      mask[at] = 2 * covered >= kSamples * kSamples;
-      for (int c = 0; c < 3; ++c) {
-        const std::int64_t value =
-            sum[c] / (kSamples * kSamples) + grain.between(-options.noise, options.noise);
-        image[c * side * side + at] =
-            static_cast<std::uint8_t>(std::clamp<std::int64_t>(value, 0, 255));
-      }
+  for (std::int64_t at = 0; at < side * side; ++at) {
+    const Renderer::Pixel pixel = renderer.pixel(at / side, at % side);
+    mask[at] = pixel.on_object;
+    for (int c = 0; c < 3; ++c) {
+      const std::int64_t value = pixel.colour[c] + grain.between(-options.noise, options.noise);
+      image[c * side * side + at] =
+          static_cast<std::uint8_t>(std::clamp<std::int64_t>(value, 0, 255));
     }
   }
 }
@@ -174,7 +213,7 @@ Shapes make_shapes(const ShapesOptions& options) {
                             .images = at::empty({count, 3, side, side}, at::kByte),
                             .labels = at::arange(count, at::kLong).remainder(kShapeKinds),
                             .class_names = {kShapeNames.begin(), kShapeNames.end()},
-                            .normalisation = {{0.50, 0.50, 0.50}, {0.25, 0.25, 0.25}}},
+                            .normalisation = {{0.50, 0.50, 0.50}, {0.19, 0.19, 0.19}}},
                 .masks = at::empty({count, side, side}, at::kByte)};
   auto* images = shapes.dataset.images.data_ptr<std::uint8_t>();
   auto* masks = shapes.masks.data_ptr<std::uint8_t>();

@@ -1,0 +1,104 @@
+#pragma once
+
+#include "sape2/kernels/executor.h"
+#include "sape2/kernels/types.h"
+#include "sape2/kernels/vectors.h"
+
+/// Attention in tiles with an online softmax; the bias is made inside the tile. Backward passes
+/// recompute, so that nothing of size tokens × tokens is stored. Every function throws
+/// std::invalid_argument, with one sentence, where its parameters make no sense.
+namespace sape2::kernels {
+
+struct AttentionInputs {
+  Shape shape;
+  DType dtype = DType::float32;
+  float scale = 1.0F;
+  ConstView q, k, v;
+};
+
+/// What the backward pass needs to know of a token's softmax. Two numbers, not the logarithm of the
+/// sum: where logits are large, that one number would lose digits.
+struct SoftmaxRow {
+  float maximum;  ///< the largest logit
+  float sum;      ///< of e^(logit − maximum)
+};
+
+struct AttentionOutputs {
+  View out;
+  SoftmaxRow* softmax = nullptr;  ///< (images, heads, tokens), contiguous; null: not wanted
+};
+
+/// What a backward pass reads besides the inputs: the forward pass's outputs and the gradient.
+struct AttentionSaved {
+  ConstView out;
+  const SoftmaxRow* softmax = nullptr;  ///< AttentionOutputs::softmax
+  ConstView dout;
+};
+
+struct AttentionGradients {
+  View dq, dk, dv;
+};
+
+// ---------------------------------------------------------------------------- no bias
+
+void plain_attention_forward(const AttentionInputs& inputs, const AttentionOutputs& outputs,
+                             const Executor& executor);
+void plain_attention_backward(const AttentionInputs& inputs, const AttentionSaved& saved,
+                              const AttentionGradients& gradients, const Executor& executor);
+
+// ------------------------------------------------- stage 2: a bias from given axis vectors
+
+/// logit = scale · (q·k + gain · b) if `inside`, else scale · q·k + gain · b.
+struct Bias {
+  const float* gain = nullptr;  ///< (heads)
+  bool inside = true;
+};
+
+/// Axis vectors, contiguous, in the inputs' dtype. Two sets make two biases, which add.
+struct AxisVectors {
+  std::int64_t sets = 1;    ///< 1 or 2
+  const void* x = nullptr;  ///< (sets, images, heads, patches, cols)
+  const void* y = nullptr;  ///< (sets, images, heads, patches, rows)
+};
+
+/// Null: not wanted.
+struct AxisVectorGradients {
+  void* dx = nullptr;      ///< like AxisVectors::x
+  void* dy = nullptr;      ///< like AxisVectors::y
+  float* dgain = nullptr;  ///< (heads)
+};
+
+/// b_in = ‖x_i − x_n‖ + ‖y_i − y_n‖ for two patches, 0 beside a prefix token.
+void distance_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                const Bias& bias, const AttentionOutputs& outputs,
+                                const Executor& executor);
+void distance_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                 const Bias& bias, const AttentionSaved& saved,
+                                 const AttentionGradients& gradients,
+                                 const AxisVectorGradients& vector_gradients,
+                                 const Executor& executor);
+
+/// b_in = x_i[column of n] + y_i[row of n] for two patches, 0 beside a prefix token.
+void axial_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                             const Bias& bias, const AttentionOutputs& outputs,
+                             const Executor& executor);
+void axial_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                              const Bias& bias, const AttentionSaved& saved,
+                              const AttentionGradients& gradients,
+                              const AxisVectorGradients& vector_gradients,
+                              const Executor& executor);
+
+// --------------------------------------------- both stages: the vectors come from q, k and tables
+
+void sape2_attention_forward(const AttentionInputs& inputs, const Encoding& encoding, Form form,
+                             const Bias& bias, const AttentionOutputs& outputs,
+                             const Executor& executor);
+
+/// `dgain` is (heads) or null.
+void sape2_attention_backward(const AttentionInputs& inputs, const Encoding& encoding, Form form,
+                              const Bias& bias, const AttentionSaved& saved,
+                              const AttentionGradients& gradients,
+                              const EncodingGradients& encoding_gradients, float* dgain,
+                              const Executor& executor);
+
+}  // namespace sape2::kernels

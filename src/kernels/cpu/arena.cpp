@@ -1,0 +1,59 @@
+#include "cpu/arena.h"
+
+#include "sape2/kernels/runtime.h"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+namespace sape2::kernels {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kLineFloats = kAlignment / sizeof(float);
+
+std::atomic<std::int64_t> current_bytes{0};
+std::atomic<std::int64_t> peak_bytes{0};
+
+void count_bytes(std::int64_t change) {
+  const std::int64_t now = current_bytes.fetch_add(change) + change;
+  std::int64_t peak = peak_bytes.load();
+  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
+  }
+}
+
+}  // namespace
+
+Arena::Arena(std::size_t floats) : capacity_(floats) {
+  const std::size_t bytes = capacity_ * sizeof(float);
+  block_ = static_cast<float*>(::operator new (bytes, std::align_val_t{kAlignment}));
+  std::memset(block_, 0, bytes);
+  count_bytes(static_cast<std::int64_t>(bytes));
+}
+
+Arena::~Arena() {
+  if (block_ == nullptr) return;
+  ::operator delete (block_, std::align_val_t{kAlignment});
+  count_bytes(-static_cast<std::int64_t>(capacity_ * sizeof(float)));
+}
+
+float* Arena::take(std::size_t count) {
+  // One spare line, so that a vector may be read or written across the end of a buffer.
+  const std::size_t size = (count + kLineFloats - 1) / kLineFloats * kLineFloats + kLineFloats;
+  const std::size_t start = used_;
+  used_ += size;
+  if (block_ == nullptr) return nullptr;
+  if (used_ > capacity_) throw std::logic_error("scratch memory was planned too small");
+  return block_ + start;
+}
+
+ScratchUse scratch_use() {
+  return {current_bytes.load(), peak_bytes.load()};
+}
+
+void reset_scratch_peak() {
+  peak_bytes.store(current_bytes.load());
+}
+
+}  // namespace sape2::kernels

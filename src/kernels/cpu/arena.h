@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sape2::kernels {
+
+/// Scratch memory for one thread: one aligned, zero-filled block, handed out front to back. A
+/// default Arena has no block and only counts, to plan a real one with the same calls.
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(std::size_t floats);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// `count` floats on cache lines of their own; null while only counting.
+  float* take(std::size_t count);
+
+  std::size_t used() const { return used_; }
+
+ private:
+  float* block_ = nullptr;
+  std::size_t capacity_ = 0;
+  std::size_t used_ = 0;
+};
+
+}  // namespace sape2::kernels

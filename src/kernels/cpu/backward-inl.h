@@ -1,0 +1,141 @@
+// The backward pass over one head, tile by tile; included once per SIMD target.
+#if defined(SAPE2_KERNELS_CPU_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SAPE2_KERNELS_CPU_BACKWARD_INL_H_
+#undef SAPE2_KERNELS_CPU_BACKWARD_INL_H_
+#else
+#define SAPE2_KERNELS_CPU_BACKWARD_INL_H_
+#endif
+
+#include "cpu/gemm.h"
+#include "cpu/head.h"
+#include "cpu/math-inl.h"
+#include "cpu/pack.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sape2::kernels::HWY_NAMESPACE {
+namespace {
+
+class Backward {
+ public:
+  Backward(const AttentionTask& task, Arena& arena)
+      : task_(task), layout_(task.layout), head_(task, true, arena) {
+    constexpr std::size_t kTileSize = static_cast<std::size_t>(kTile) * kTile;
+    dout_ = arena.take(layout_.matrix());
+    dout_panels_ = arena.take(layout_.panels(layout_.head_size));
+    dq_ = arena.take(layout_.matrix());
+    dk_ = arena.take(layout_.matrix());
+    dv_ = arena.take(layout_.matrix());
+    maximum_ = arena.take(layout_.padded_tokens);
+    inverse_ = arena.take(layout_.padded_tokens);
+    delta_ = arena.take(layout_.padded_tokens);
+    out_panel_ = arena.take(static_cast<std::size_t>(layout_.width) * kTile);
+    probabilities_ = arena.take(kTileSize);
+  }
+
+  float* rows(float* matrix, int panel) const {
+    return matrix + static_cast<std::ptrdiff_t>(layout_.panel(panel).start) * layout_.ld;
+  }
+
+  /// Packs a head's inputs and clears its gradients.
+  void load(std::int64_t image) {
+    head_.load(image);
+    const DType dtype = task_.inputs.dtype;
+    const AttentionSaved& saved = task_.saved;
+    load_head(layout_, head_of(saved.dout, dtype, image, head_.head_), dtype,
+              saved.dout.token_stride, dout_);
+    transpose_head(layout_, dout_, dout_panels_);
+    float* out = dv_;  // not needed as a gradient yet
+    load_head(layout_, head_of(saved.out, dtype, image, head_.head_), dtype, saved.out.token_stride,
+              out);
+    make_delta(out);
+    clear(dq_, layout_.matrix());
+    clear(dk_, layout_.matrix());
+    clear(dv_, layout_.matrix());
+
+    const SoftmaxRow* softmax =
+        saved.softmax + (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
+    for (int n = 0; n < layout_.tokens; ++n) {
+      const SoftmaxRow& row = softmax[layout_.token_of(n)];
+      maximum_[n] = row.maximum;
+      inverse_[n] = 1.0F / row.sum;
+    }
+    // Padding gets probability 0.
+    for (int n = layout_.tokens; n < layout_.padded_tokens; ++n) maximum_[n] = 1e30F;
+  }
+
+  /// Adds to dv and turns `scores` into dS, both (keys, queries). For a direct bias, dx and dy take
+  /// its sums. Returns Σ dS · b of a bias tile.
+  double tile(int queries, int keys, const TileBias& bias, float* scores, float* dx = nullptr,
+              float* dy = nullptr) {
+    const Panel i = layout_.panel(queries);
+    const Panel n = layout_.panel(keys);
+    gemm(n.valid, i.width, layout_.head_size, head_.rows(head_.v_, keys), layout_.ld,
+         dout_panels_ + static_cast<std::ptrdiff_t>(queries) * layout_.head_size * kTile, kTile,
+         probabilities_, kTile, false);
+    const double gain = softmax_gradient_tile(n.valid, i.width, task_.inputs.scale, bias,
+                                              {maximum_ + i.start, inverse_ + i.start},
+                                              delta_ + i.start, scores, probabilities_, dx, dy);
+    gemm(n.valid, layout_.width, i.valid, probabilities_, kTile, rows(dout_, queries), layout_.ld,
+         rows(dv_, keys), layout_.ld, true);
+    return gain;
+  }
+
+  /// Adds to dq and dk what follows from dS of a tile.
+  void add_score_products(int queries, int keys, const float* ds) {
+    const Panel i = layout_.panel(queries);
+    const Panel n = layout_.panel(keys);
+    gemm(n.valid, layout_.width, i.valid, ds, kTile, head_.rows(head_.q_, queries), layout_.ld,
+         rows(dk_, keys), layout_.ld, true);
+    gemm_transposed(i.valid, layout_.width, n.valid, ds, kTile, head_.rows(head_.k_, keys),
+                    layout_.ld, rows(dq_, queries), layout_.ld, true);
+  }
+
+  /// Writes the gradients that are wanted.
+  void store(std::int64_t image) const {
+    const DType dtype = task_.inputs.dtype;
+    const View* views[3] = {&task_.gradients.dq, &task_.gradients.dk, &task_.gradients.dv};
+    const float* matrices[3] = {dq_, dk_, dv_};
+    for (int m = 0; m < 3; ++m) {
+      if (views[m]->data == nullptr) continue;
+      store_head(layout_, matrices[m], nullptr, head_of(*views[m], dtype, image, head_.head_),
+                 dtype, views[m]->token_stride);
+    }
+  }
+
+  const AttentionTask& task_;
+  const Layout& layout_;
+  Head head_;
+  float *dq_, *dk_, *dv_;  // (tokens, ld)
+
+ private:
+  /// delta_i = dout_i · out_i, summed in the same order as dP: where one key takes all, the two
+  /// are the same number, and their difference is exactly 0.
+  void make_delta(const float* out) {
+    const F f;
+    for (int i = 0; i < layout_.panel_count; ++i) {
+      const Panel p = layout_.panel(i);
+      transpose(out + static_cast<std::ptrdiff_t>(p.start) * layout_.ld, layout_.ld, p.width,
+                layout_.head_size, out_panel_, kTile);
+      const float* dout = dout_panels_ + static_cast<std::ptrdiff_t>(i) * layout_.head_size * kTile;
+      for (int lane = 0; lane < p.width; lane += kLanes) {
+        V sum = hn::Zero(f);
+        for (int c = 0; c < layout_.head_size; ++c) {
+          const int at = c * kTile + lane;
+          sum = hn::MulAdd(hn::LoadU(f, out_panel_ + at), hn::LoadU(f, dout + at), sum);
+        }
+        hn::StoreU(sum, f, delta_ + p.start + lane);
+      }
+    }
+  }
+
+  float *dout_, *dout_panels_;          // (tokens, ld), (panels, head_size, kTile)
+  float *maximum_, *inverse_, *delta_;  // (tokens)
+  float* out_panel_;                    // (head_size, kTile)
+  float* probabilities_;                // (kTile, kTile)
+};
+
+}  // namespace
+}  // namespace sape2::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
