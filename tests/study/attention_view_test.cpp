@@ -25,7 +25,8 @@ double largest(const at::Tensor& values) {
 
 TEST(AttentionView, RowsOfTheAttentionSumToOne) {
   for (const char* encoding : {"none", "rope2d", "cope", "sape2-k+ape"}) {
-    nn::ViT model = test::small_model(encoding);
+    const auto model_held = test::small_model(encoding);
+    nn::ViT& model = *model_held;
     const ModelView view = view_model(model, some_images());
     ASSERT_EQ(view.layers.size(), 2u) << encoding;
     for (const LayerView& layer : view.layers) {
@@ -36,7 +37,8 @@ TEST(AttentionView, RowsOfTheAttentionSumToOne) {
 }
 
 TEST(AttentionView, WithoutPositionsThereIsNoBias) {
-  nn::ViT model = test::small_model("ape");
+  const auto model_held = test::small_model("ape");
+  nn::ViT& model = *model_held;
   for (const LayerView& layer : view_model(model, some_images()).layers) {
     EXPECT_LT(largest(layer.bias), 1e-4);
     EXPECT_LT(largest(layer.attention - layer.content), 1e-5);
@@ -45,7 +47,8 @@ TEST(AttentionView, WithoutPositionsThereIsNoBias) {
 
 // The bias read off the attention is the one that the operator says it adds.
 TEST(AttentionView, FindsTheBiasOfTheOperator) {
-  nn::ViT model = test::small_model("sape2-rel-k[gates=fixed,gain=-1]");
+  const auto model_held = test::small_model("sape2-rel-k[gates=fixed,gain=-1]");
+  nn::ViT& model = *model_held;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> expected;
   const auto parameters = model.named_parameters();

@@ -18,7 +18,8 @@ data::Image gradient(std::int64_t height, std::int64_t width) {
 }
 
 TEST(Prediction, NamesClassesFromTheMostProbableOn) {
-  nn::ViT model = test::small_model("sape2-rel-k");
+  const auto model_held = test::small_model("sape2-rel-k");
+  nn::ViT& model = *model_held;
   const auto predictions = predict(model, gradient(70, 50), 100);
   ASSERT_EQ(predictions.size(), model.config().class_names.size());
   double sum = 0;
@@ -33,7 +34,8 @@ TEST(Prediction, NamesClassesFromTheMostProbableOn) {
 }
 
 TEST(Prediction, ReadsPixelsInTheModelsOrder) {
-  nn::ViT model = test::small_model("ape");
+  const auto model_held = test::small_model("ape");
+  nn::ViT& model = *model_held;
   const data::Image image = gradient(32, 32);
   at::Tensor batch = at::empty({1, 3, 32, 32});
   for (std::int64_t y = 0; y < 32; ++y) {

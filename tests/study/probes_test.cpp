@@ -27,7 +27,8 @@ void expect_shape(const ProbeResult& result) {
 }
 
 TEST(Probes, SizesAroundTheOneTrainedAt) {
-  nn::ViT model = test::small_model("sape2-rel-k");
+  const auto model_held = test::small_model("sape2-rel-k");
+  nn::ViT& model = *model_held;
   const ProbeResult result = run_probe("sizes", model, few_images());
   expect_shape(result);
   std::vector<std::string> labels;
@@ -37,7 +38,8 @@ TEST(Probes, SizesAroundTheOneTrainedAt) {
 }
 
 TEST(Probes, ScaleNeedsAModelOfShapes) {
-  nn::ViT model = test::small_model("ape");
+  const auto model_held = test::small_model("ape");
+  nn::ViT& model = *model_held;
   const ProbeResult result = run_probe("scale", model, few_images());
   expect_shape(result);
   EXPECT_EQ(result.tables.at(0).rows.size(), 5u);
@@ -52,7 +54,8 @@ TEST(Probes, ScaleNeedsAModelOfShapes) {
 }
 
 TEST(Probes, AShiftByNothingChangesNothing) {
-  nn::ViT model = test::small_model("rope2d");
+  const auto model_held = test::small_model("rope2d");
+  nn::ViT& model = *model_held;
   const ProbeResult result = run_probe("translation", model, few_images());
   expect_shape(result);
   ASSERT_EQ(result.tables.at(0).rows.size(), 9u);
@@ -61,19 +64,22 @@ TEST(Probes, AShiftByNothingChangesNothing) {
 
 // A bias that depends on the offset alone moves along exactly.
 TEST(Probes, ABiasByOffsetMovesWithTheImage) {
-  nn::ViT model = test::small_model("rpe");
+  const auto model_held = test::small_model("rpe");
+  nn::ViT& model = *model_held;
   const ProbeResult result = run_probe("translation", model, few_images());
   for (const ProbeRow& row : result.tables.at(1).rows) {
     EXPECT_NEAR(row.values[2], 1, 1e-3) << row.label;
   }
-  nn::ViT without = test::small_model("ape");
+  const auto without_held = test::small_model("ape");
+  nn::ViT& without = *without_held;
   const ProbeResult none = run_probe("translation", without, few_images());
   for (const ProbeRow& row : none.tables.at(1).rows) EXPECT_TRUE(std::isnan(row.values[2]));
 }
 
 // Features of a model without positions follow the content wherever it goes.
 TEST(Probes, FeaturesWithoutPositionsFollowTheContent) {
-  nn::ViT model = test::small_model("none");
+  const auto model_held = test::small_model("none");
+  nn::ViT& model = *model_held;
   const ProbeResult result = run_probe("translation", model, few_images());
   for (const ProbeRow& row : result.tables.at(1).rows) {
     EXPECT_GT(row.values[0], row.values[1] + 0.1) << row.label;
@@ -83,7 +89,8 @@ TEST(Probes, FeaturesWithoutPositionsFollowTheContent) {
 // Matched by their places, a bias by offset cannot tell regions apart, though near pairs are more
 // often inside one.
 TEST(Probes, RegionsAreMatchedByPlace) {
-  nn::ViT model = test::small_model("rpe");
+  const auto model_held = test::small_model("rpe");
+  nn::ViT& model = *model_held;
   const ProbeResult result = run_probe("region", model, few_images());
   expect_shape(result);
   for (const ProbeRow& row : result.tables.at(0).rows) {
@@ -93,7 +100,8 @@ TEST(Probes, RegionsAreMatchedByPlace) {
 }
 
 TEST(Probes, AnEncodingWithoutBiasSaysSo) {
-  nn::ViT model = test::small_model("ape");
+  const auto model_held = test::small_model("ape");
+  nn::ViT& model = *model_held;
   const ProbeResult result = run_probe("region", model, few_images());
   EXPECT_TRUE(std::isnan(result.tables.at(0).rows.back().values[0]));
   EXPECT_NE(result.reading.find("no bias"), std::string::npos);
@@ -101,7 +109,8 @@ TEST(Probes, AnEncodingWithoutBiasSaysSo) {
 }
 
 TEST(Probes, AnUnknownNameIsAnsweredWithTheNearest) {
-  nn::ViT model = test::small_model("ape");
+  const auto model_held = test::small_model("ape");
+  nn::ViT& model = *model_held;
   try {
     run_probe("regions", model, few_images());
     FAIL() << "an unknown probe was run";
