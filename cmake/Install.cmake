@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 # The one target users link: every library layer.
 add_library(sape2_all INTERFACE)
 set_target_properties(sape2_all PROPERTIES EXPORT_NAME sape2)
-target_link_libraries(sape2_all INTERFACE sape2_ops)
+target_link_libraries(sape2_all INTERFACE sape2_io sape2_nn sape2_ops)
 add_library(sape2::sape2 ALIAS sape2_all)
 install(TARGETS sape2_all EXPORT sape2-targets)
 

@@ -27,24 +27,35 @@ class InfoCommand : public Command {
 
   int run(Terminal& terminal) override {
     if (!model_.empty()) {
-      const ModelSummary model = summarise_model(model_);
-      json_ ? terminal.print(info_json(model)) : print_model(terminal, model);
+      show_model(terminal);
     } else if (!encoding_.empty()) {
-      const auto spec = nn::EncodingSpec::parse(encoding_);
-      json_ ? terminal.print(info_json(spec)) : print_encoding(terminal, spec);
+      show_encoding(terminal);
     } else {
-      const MachineInfo machine = find_machine_info();
-      if (json_) {
-        terminal.print(info_json(machine));
-      } else {
-        print_machine(terminal, machine);
-        print_offers(terminal);
-      }
+      show_machine(terminal);
     }
     return kExitSuccess;
   }
 
  private:
+  void show_model(const Terminal& terminal) const {
+    const ModelSummary model = summarise_model(model_);
+    if (json_) return terminal.print(info_json(model));
+    print_model(terminal, model);
+  }
+
+  void show_encoding(const Terminal& terminal) const {
+    const auto spec = nn::EncodingSpec::parse(encoding_);
+    if (json_) return terminal.print(info_json(spec));
+    print_encoding(terminal, spec);
+  }
+
+  void show_machine(const Terminal& terminal) const {
+    const MachineInfo machine = find_machine_info();
+    if (json_) return terminal.print(info_json(machine));
+    print_machine(terminal, machine);
+    print_offers(terminal);
+  }
+
   std::string model_;
   std::string encoding_;
   bool json_ = false;

@@ -31,6 +31,8 @@ std::string flag_of(const std::string& key) {
 }  // namespace
 
 void RunOptions::declare(CLI::App& app) {
+  // A flag that is repeated counts as it was written last, as scripts expect.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto count = whole_number(0, kMostImages);
   app.add_option("--data", data_.name, "Data set, as in `sape2 data list`")->type_name("NAME");
   app.add_option("--root", data_.root, "Folder to look for it in")->type_name("FOLDER");
@@ -86,6 +88,9 @@ void RunOptions::prefer(std::string model, std::string recipe) {
 
 train::RunData RunOptions::load_data() const {
   if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
+  make_recipe();
+  if (!model_.empty()) nn::preset(model_);
+  train::device_named(device_);
   return train::load_run_data(data_);
 }
 
@@ -122,19 +127,18 @@ nn::ModelConfig RunOptions::base_model(const std::string& init) const {
 
 train::RunConfig RunOptions::make_config(const data::Dataset& images, const std::string& encoding,
                                          const std::string& init) const {
-  train::device_named(device_);  // a sentence where there is none
   train::RunConfig config;
   config.recipe = make_recipe();
   config.model = base_model(init);
   if (!encoding.empty() || init.empty()) {
     config.model.encoding = nn::EncodingSpec::parse(encoding.empty() ? kDefaultEncoding : encoding);
   }
-  train::fit_to(config.model, images, config.recipe);
   config.data = data_;
   config.seed = seed_;
   config.init = init;
   config.device = device_;
   config.threads = threads_in_use();
+  train::fit_to(config.model, images, config.recipe);
   config.validate();
   return config;
 }

@@ -28,6 +28,7 @@ class RunOptions {
   const std::string& device() const { return device_; }
   std::uint64_t seed() const { return seed_; }
 
+  /// Reads the data, once all that can be checked without it is found to be right.
   train::RunData load_data() const;
 
   /// The complete configuration of a run on that data. `init` may name a model file to start from:

@@ -52,6 +52,7 @@ class TrainCommand : public Command {
 
  private:
   int begin(Terminal& terminal) {
+    if (!encoding_.empty()) nn::EncodingSpec::parse(encoding_);  // before data is read
     train::RunData data = options_.load_data();
     const train::RunConfig config = options_.make_config(data.train, encoding_, init_);
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;

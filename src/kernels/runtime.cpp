@@ -1,10 +1,10 @@
 #include "sape2/kernels/runtime.h"
 
+#include "sape2/error.h"
+
 #include "cpu/target.h"
 
 #include <hwy/highway.h>
-
-#include <stdexcept>
 
 namespace sape2::kernels {
 
@@ -24,8 +24,7 @@ void use_simd_target(const std::string& name) {
       if (name == hwy::TargetName(target)) chosen = target;
     }
     if (chosen == 0) {
-      throw std::invalid_argument("the SIMD target is \"" + name +
-                                  "\"; expected one of simd_targets()");
+      throw Error("the SIMD target is \"" + name + "\"; expected one of simd_targets()");
     }
     hwy::SetSupportedTargetsForTest(chosen);
   }

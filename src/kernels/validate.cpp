@@ -1,7 +1,8 @@
 #include "validate.h"
 
+#include "sape2/error.h"
+
 #include <cmath>
-#include <stdexcept>
 #include <string>
 
 namespace sape2::kernels {
@@ -13,9 +14,8 @@ constexpr std::int64_t kMaxPositions = std::int64_t{1} << 20;
 
 void check_range(std::int64_t value, std::int64_t low, std::int64_t high, const char* name) {
   if (value >= low && value <= high) return;
-  throw std::invalid_argument(std::string(name) + " is " + std::to_string(value) +
-                              "; expected a number from " + std::to_string(low) + " to " +
-                              std::to_string(high));
+  throw Error(std::string(name) + " is " + std::to_string(value) + "; expected a number from " +
+              std::to_string(low) + " to " + std::to_string(high));
 }
 
 void check_shape(const Shape& shape) {
@@ -32,7 +32,7 @@ void check_shape(const Shape& shape) {
 
 void check_given(const void* pointer, const char* name) {
   if (pointer == nullptr) {
-    throw std::invalid_argument(std::string(name) + " is null; expected its data");
+    throw Error(std::string(name) + " is null; expected its data");
   }
 }
 
@@ -42,8 +42,8 @@ void check_inputs(const AttentionInputs& inputs) {
   check_given(inputs.k.data, "k");
   check_given(inputs.v.data, "v");
   if (!std::isfinite(inputs.scale) || inputs.scale == 0.0F) {
-    throw std::invalid_argument("scale is " + std::to_string(inputs.scale) +
-                                "; expected a finite number other than 0");
+    throw Error("scale is " + std::to_string(inputs.scale) +
+                "; expected a finite number other than 0");
   }
 }
 
@@ -77,8 +77,8 @@ void check_encoding(const Encoding& encoding) {
   const bool between = encoding.span == Span::between;
   check_range(encoding.positions, between ? 1 : 2, kMaxPositions, "positions");
   if (between && encoding.positions % 2 == 0) {
-    throw std::invalid_argument("positions is " + std::to_string(encoding.positions) +
-                                "; expected an odd number for the span between");
+    throw Error("positions is " + std::to_string(encoding.positions) +
+                "; expected an odd number for the span between");
   }
   check_given(encoding.gate_scale, "gate_scale");
   check_given(encoding.gate_offset, "gate_offset");

@@ -6,7 +6,7 @@
 
 namespace sape2::kernels {
 
-// Each throws std::invalid_argument, in one sentence, where its argument makes no sense.
+// Each throws Error, in one sentence, where its argument makes no sense.
 void check_inputs(const AttentionInputs& inputs);
 void check_inputs(const VectorInputs& inputs);
 void check_outputs(const AttentionOutputs& outputs);

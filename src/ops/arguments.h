@@ -73,10 +73,10 @@ struct BiasArguments {
   std::vector<at::Tensor*> tensors() { return {&ux, &uy}; }
 };
 
-/// An attention's output (B, h, N, d) and the log-sum-exp of its logits (B, h, N), which the
-/// backward pass needs.
+/// An attention's output (B, h, N, d), and of each token's softmax the largest logit and the sum of
+/// e^(logit − largest), (B, h, N, 2), which the backward pass needs.
 struct AttentionResult {
-  at::Tensor out, lse;
+  at::Tensor out, softmax;
 };
 
 }  // namespace sape2::ops

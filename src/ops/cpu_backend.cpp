@@ -57,12 +57,17 @@ struct Inputs {
   kernels::AttentionInputs params;
 };
 
+/// (B, h, N, 2) floats as the kernels' pairs.
+kernels::SoftmaxRow* softmax_rows(const Tensor& softmax) {
+  return reinterpret_cast<kernels::SoftmaxRow*>(softmax.data_ptr<float>());
+}
+
 struct Outputs {
   explicit Outputs(const Tensor& q)
       : out(at::empty(q.sizes(), q.options())),
-        lse(at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat))),
-        params{view(out), lse.data_ptr<float>()} {}
-  Tensor out, lse;
+        softmax(at::empty({q.size(0), q.size(1), q.size(2), 2}, q.options().dtype(at::kFloat))),
+        params{view(out), softmax_rows(softmax)} {}
+  Tensor out, softmax;
   kernels::AttentionOutputs params;
 };
 
@@ -70,10 +75,10 @@ struct Outputs {
 struct Saved {
   explicit Saved(const BackwardInputs& in)
       : out(in.outputs[0].contiguous()),
-        lse(in.outputs[1].contiguous()),
+        softmax(in.outputs[1].contiguous()),
         dout(with_contiguous_rows(in.grads[0])),
-        params{const_view(out), lse.data_ptr<float>(), const_view(dout)} {}
-  Tensor out, lse, dout;
+        params{const_view(out), softmax_rows(softmax), const_view(dout)} {}
+  Tensor out, softmax, dout;
   kernels::AttentionSaved params;
 };
 
@@ -189,7 +194,7 @@ Tensors CpuBackend::forward(const BiasedArguments& a) {
                                               : kernels::axial_attention_forward;
     run(inputs.params, vectors.params, bias.params, outputs.params, kThreads);
   }
-  return {outputs.out, outputs.lse};
+  return {outputs.out, outputs.softmax};
 }
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a) {
@@ -228,7 +233,7 @@ Tensors CpuBackend::forward(const Sape2Arguments& a) {
   const Outputs outputs(s.q);
   kernels::sape2_attention_forward(inputs.params, encoding.params, kernel_form(a.form), bias.params,
                                    outputs.params, kThreads);
-  return {outputs.out, outputs.lse};
+  return {outputs.out, outputs.softmax};
 }
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {
@@ -258,7 +263,7 @@ Tensors CpuBackend::forward(const CopeArguments& a) {
   const Outputs outputs(a.q);
   kernels::cope_attention_forward(inputs.params, {e.size(0), floats(e), float(a.scale)},
                                   outputs.params, kThreads);
-  return {outputs.out, outputs.lse};
+  return {outputs.out, outputs.softmax};
 }
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const CopeArguments& a) {

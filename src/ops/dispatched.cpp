@@ -15,7 +15,7 @@ auto handle(const char* name) {
       .template typed<std::remove_pointer_t<decltype(Kernel)>>();
 }
 
-Tensors list(OutAndLse&& outputs) {
+Tensors list(TwoTensors&& outputs) {
   return {std::move(std::get<0>(outputs)), std::move(std::get<1>(outputs))};
 }
 

@@ -15,7 +15,7 @@ namespace sape2::ops {
 using at::Tensor;
 using at::TensorList;
 using Tensors = std::vector<Tensor>;
-using OutAndLse = std::tuple<Tensor, Tensor>;
+using TwoTensors = std::tuple<Tensor, Tensor>;
 
 inline std::string name_of(Form form) {
   return form == Form::none ? "none" : form == Form::distance ? "distance" : "direct";
@@ -28,7 +28,7 @@ inline Form form_of(const std::string& name) {
 /// The arguments of a backward kernel besides those of its forward kernel.
 struct BackwardInputs {
   TensorList grads;    ///< of the differentiable outputs
-  TensorList outputs;  ///< all of them: out and lse; ux and uy; or the bias
+  TensorList outputs;  ///< all of them: out and softmax; ux and uy; or the bias
   int64_t wanted;      ///< bit i: the gradient of the i-th of `tensors()` is asked for
 
   bool wants(size_t index) const { return (wanted >> index) & 1; }
@@ -39,12 +39,12 @@ struct BackwardInputs {
 /// order, for each kind of arguments.
 template <class Backend>
 struct Kernels {
-  static OutAndLse pair(Tensors outputs) { return {outputs.at(0), outputs.at(1)}; }
+  static TwoTensors pair(Tensors outputs) { return {outputs.at(0), outputs.at(1)}; }
 
-  static OutAndLse attention_forward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                     const OptionalTensor& ux, const OptionalTensor& uy,
-                                     int64_t rows, int64_t cols, int64_t prefix, std::string form,
-                                     double scale, const OptionalTensor& gain, bool inside) {
+  static TwoTensors attention_forward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                      const OptionalTensor& ux, const OptionalTensor& uy,
+                                      int64_t rows, int64_t cols, int64_t prefix, std::string form,
+                                      double scale, const OptionalTensor& gain, bool inside) {
     return pair(Backend::forward(BiasedArguments{q, k, v, or_undefined(ux), or_undefined(uy),
                                                  Grid{rows, cols, prefix}, form_of(form), scale,
                                                  or_undefined(gain), inside}));
@@ -73,12 +73,12 @@ struct Kernels {
             or_undefined(gain),
             inside};
   }
-  static OutAndLse sape2_forward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                 const Tensor& ex, const Tensor& ey, int64_t rows, int64_t cols,
-                                 int64_t prefix, std::string mode, std::string span,
-                                 std::string form, double scale, const OptionalTensor& gate_scale,
-                                 const OptionalTensor& gate_offset, const OptionalTensor& gain,
-                                 bool inside) {
+  static TwoTensors sape2_forward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const Tensor& ex, const Tensor& ey, int64_t rows, int64_t cols,
+                                  int64_t prefix, std::string mode, std::string span,
+                                  std::string form, double scale, const OptionalTensor& gate_scale,
+                                  const OptionalTensor& gate_offset, const OptionalTensor& gain,
+                                  bool inside) {
     return pair(Backend::forward(gather(q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form,
                                         scale, gate_scale, gate_offset, gain, inside)));
   }
@@ -93,8 +93,8 @@ struct Kernels {
                                     gate_scale, gate_offset, gain, inside));
   }
 
-  static OutAndLse cope_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,
-                                double scale) {
+  static TwoTensors cope_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,
+                                 double scale) {
     return pair(Backend::forward(CopeArguments{q, k, v, e, scale}));
   }
   static Tensors cope_backward(TensorList grads, TensorList outputs, int64_t wanted,
@@ -103,11 +103,11 @@ struct Kernels {
     return Backend::backward({grads, outputs, wanted}, CopeArguments{q, k, v, e, scale});
   }
 
-  static OutAndLse vectors_forward(const Tensor& q, const Tensor& k, const Tensor& ex,
-                                   const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
-                                   std::string mode, std::string span,
-                                   const OptionalTensor& gate_scale,
-                                   const OptionalTensor& gate_offset) {
+  static TwoTensors vectors_forward(const Tensor& q, const Tensor& k, const Tensor& ex,
+                                    const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
+                                    std::string mode, std::string span,
+                                    const OptionalTensor& gate_scale,
+                                    const OptionalTensor& gate_offset) {
     return pair(
         Backend::forward(VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
                                          or_undefined(gate_scale), or_undefined(gate_offset)}));

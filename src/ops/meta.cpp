@@ -6,14 +6,14 @@ namespace sape2::ops {
 namespace {
 
 struct MetaBackend {
-  static Tensors out_and_lse(const Tensor& q) {
-    const auto lse_type = q.options().dtype(compute_type(q));
+  static Tensors out_and_softmax(const Tensor& q) {
+    const auto wide = q.options().dtype(compute_type(q));
     return {at::empty_like(q, at::MemoryFormat::Contiguous),
-            at::empty({q.size(0), q.size(1), q.size(2)}, lse_type)};
+            at::empty({q.size(0), q.size(1), q.size(2), 2}, wide)};
   }
-  static Tensors forward(const BiasedArguments& a) { return out_and_lse(a.q); }
-  static Tensors forward(const Sape2Arguments& a) { return out_and_lse(a.vectors.q); }
-  static Tensors forward(const CopeArguments& a) { return out_and_lse(a.q); }
+  static Tensors forward(const BiasedArguments& a) { return out_and_softmax(a.q); }
+  static Tensors forward(const Sape2Arguments& a) { return out_and_softmax(a.vectors.q); }
+  static Tensors forward(const CopeArguments& a) { return out_and_softmax(a.q); }
 
   static Tensors forward(const VectorArguments& a) {
     const auto vectors = [&](int64_t length) {

@@ -9,7 +9,7 @@ namespace sape2::ops {
 namespace {
 
 Tensors list(const AttentionResult& result) {
-  return {result.out, result.lse};
+  return {result.out, result.softmax};
 }
 
 }  // namespace

@@ -75,14 +75,14 @@ TORCH_LIBRARY(sape2, m) {
   define("_attention",
          "Tensor q, Tensor k, Tensor v, Tensor? ux, Tensor? uy, int rows, int cols, int prefix, "
          "str form, float scale, Tensor? gain, bool bias_inside",
-         "(Tensor out, Tensor lse)");
+         "(Tensor out, Tensor softmax)");
   define("_sape2_attention",
          "Tensor q, Tensor k, Tensor v, Tensor ex, Tensor ey, int rows, int cols, int prefix, "
          "str mode, str span, str form, float scale, Tensor? gate_scale, Tensor? gate_offset, "
          "Tensor? gain, bool bias_inside",
-         "(Tensor out, Tensor lse)");
+         "(Tensor out, Tensor softmax)");
   define("_cope_attention", "Tensor q, Tensor k, Tensor v, Tensor e, float scale",
-         "(Tensor out, Tensor lse)");
+         "(Tensor out, Tensor softmax)");
   define("_sape2_vectors",
          "Tensor q, Tensor k, Tensor ex, Tensor ey, int rows, int cols, int prefix, str mode, "
          "str span, Tensor? gate_scale, Tensor? gate_offset",

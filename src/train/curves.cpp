@@ -83,13 +83,15 @@ class Picture {
   }
 
   // `align`: 0 the text begins at x, 0.5 it is centred there, 1 it ends there.
-  void text(double x, double y, const std::string& words, double align, double size = kTextSize) {
+  // Returns its width.
+  double text(double x, double y, const std::string& words, double align, double size = kTextSize) {
     set(kInk);
     cairo_set_font_size(context_.get(), size);
     cairo_text_extents_t extents;
     cairo_text_extents(context_.get(), words.c_str(), &extents);
     cairo_move_to(context_.get(), x - align * extents.x_advance, y);
     cairo_show_text(context_.get(), words.c_str());
+    return extents.x_advance;
   }
 
   void stroke(const std::vector<std::pair<double, double>>& points, Colour colour,
@@ -97,12 +99,14 @@ class Picture {
     set(colour);
     cairo_set_line_width(context_.get(), thickness);
     cairo_set_line_join(context_.get(), CAIRO_LINE_JOIN_ROUND);
+    cairo_new_path(context_.get());
     for (const auto& [x, y] : points) cairo_line_to(context_.get(), x, y);
     cairo_stroke(context_.get());
   }
 
   void dot(double x, double y, Colour colour, double radius) {
     set(colour);
+    cairo_new_path(context_.get());
     cairo_arc(context_.get(), x, y, radius, 0, 2 * M_PI);
     cairo_fill(context_.get());
   }
@@ -197,10 +201,9 @@ void draw_panel(Picture& picture, Box box, const std::string& title,
   double x = box.left + box.width;
   for (const Line& line : lines) {
     if (line.name.empty() || line.points.empty()) continue;
-    picture.text(x, box.top - 14, line.name, 1);
-    x -= 9.0 * static_cast<double>(line.name.size());
-    picture.stroke({{x - 24, box.top - 19}, {x - 4, box.top - 19}}, line.colour, 3);
-    x -= 44;
+    x -= picture.text(x, box.top - 14, line.name, 1);
+    picture.stroke({{x - 28, box.top - 19}, {x - 6, box.top - 19}}, line.colour, 3);
+    x -= 48;
   }
 }
 

@@ -88,7 +88,7 @@ TEST(AtomicFile, AWriteThatStopsHalfWayLeavesNothing) {
   });
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   ::signal(SIGXFSZ, old_handler);
-  expect_contains(text, "cannot write '");
+  expect_contains(text, "cannot write \"");
   expect_contains(text, "File too large");
   EXPECT_EQ(read_whole_file(folder / "f"), "old");
   EXPECT_EQ(folder.file_count(), 1u);

@@ -3,6 +3,7 @@
 #include "sape2/kernels/attention.h"
 #include "sape2/kernels/cope.h"
 
+#include "cope_reference.h"
 #include "reference.h"
 
 #include <algorithm>
@@ -140,6 +141,21 @@ inline Result<float> run_stage1_kernels(const Problem<float>& p, const Array<flo
   sape2_vectors_backward(inputs, encoding, {dx.data(), dy.data()},
                          {view(p.shape, r.dq.data()), view(p.shape, r.dk.data())},
                          encoding_gradients_of(r), executor);
+  return r;
+}
+
+inline CopeResult<float> run_cope_kernels(const Problem<float>& p, const Executor& executor) {
+  const Array<float> zeros(p.q.size());
+  CopeResult<float> r{zeros, zeros, zeros, zeros, Array<float>(p.k_x.size())};
+  Array<float> softmax(2 * p.q.size() / p.shape.head_size);
+  SoftmaxRow* rows = reinterpret_cast<SoftmaxRow*>(softmax.data());
+  const CopeEncoding encoding{p.positions, p.k_x.data(), p.gate_scale[0], p.inside};
+  cope_attention_forward(inputs_of(p), encoding, {view(p.shape, r.out.data()), rows}, executor);
+  cope_attention_backward(
+      inputs_of(p), encoding,
+      {const_view(p.shape, r.out.data()), rows, const_view(p.shape, p.dout.data())},
+      {view(p.shape, r.dq.data()), view(p.shape, r.dk.data()), view(p.shape, r.dv.data())},
+      r.dtable.data(), executor);
   return r;
 }
 

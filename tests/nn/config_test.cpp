@@ -135,7 +135,7 @@ TEST(ModelConfig, RefusesBrokenJsonWithOneSentence) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "not valid JSON"},
       {good.substr(0, good.size() / 2), "not valid JSON"},
-      {std::string(100000, '['), "not valid JSON"},
+      {std::string(100000, '['), "nested too deeply"},
       {"[]", "not a JSON object"},
       {"{}", "has no \"vit\""},
       {replaced("\"depth\"", "\"depht\""), "has no \"depth\""},

@@ -1,3 +1,4 @@
+#include "sape2/data/image.h"
 #include "sape2/train/run_config.h"
 #include "sape2/train/run_log.h"
 
@@ -25,23 +26,49 @@ using Arguments = std::vector<std::string>;
 
 constexpr int kKills = 12;
 
+// Pictures of four colours in noise, as class folders.
+class TinyFolder {
+ public:
+  TinyFolder() {
+    std::mt19937 random(1);
+    for (int label = 0; label < 4; ++label) {
+      for (const auto& [split, count] : {std::pair("train", 16), std::pair("test", 8)}) {
+        const fs::path folder = folder_.path() / split / ("colour" + std::to_string(label));
+        fs::create_directories(folder);
+        for (int i = 0; i < count; ++i) write(folder, label, i, random);
+      }
+    }
+  }
+
+  std::string name() const { return "folder:" + folder_.path().native(); }
+
+ private:
+  static void write(const fs::path& folder, int label, int i, std::mt19937& random) {
+    data::Image image{16, 16, 3, std::vector<uint8_t>(16 * 16 * 3)};
+    for (size_t at = 0; at < image.pixels.size(); ++at) {
+      const bool bright = label == 3 || static_cast<int>(at % 3) == label;
+      image.pixels[at] = static_cast<uint8_t>(random() % 150 + (bright ? 100 : 0));
+    }
+    data::write_png(folder / (std::to_string(i) + ".png"), image);
+  }
+
+  io::test::ScratchFolder folder_;
+};
+
+const TinyFolder& tiny_folder() {
+  static const TinyFolder folder;
+  return folder;
+}
+
 // 8 steps of a very small model, a checkpoint after each; more can be added, and changed.
 Arguments train_arguments(const Arguments& more = {}) {
-  Arguments arguments{"train",  "--threads",
-                      "1",      "--data",
-                      "shapes", "--train-images",
-                      "64",     "--test-images",
-                      "32",     "--depth",
-                      "2",      "--width",
-                      "16",     "--heads",
-                      "2",      "--patch-size",
-                      "8",      "--batch-size",
-                      "16",     "--epochs",
-                      "2",      "--stochastic-depth",
-                      "0.2",    "--ema-decay",
-                      "0.9",    "--log-steps",
-                      "1",      "--checkpoint-steps",
-                      "1"};
+  // clang-format off
+  Arguments arguments{
+      "train", "--threads", "1", "--data", tiny_folder().name(), "--image-size", "16",
+      "--depth", "2", "--width", "16", "--heads", "2", "--patch-size", "4",
+      "--batch-size", "16", "--epochs", "2", "--stochastic-depth", "0.2", "--ema-decay", "0.9",
+      "--log-steps", "1", "--checkpoint-steps", "1"};
+  // clang-format on
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -133,7 +160,7 @@ TEST(TrainCommand, KilledAtAnyMomentItGoesOnExactly) {
     EXPECT_TRUE(file_bytes(whole / name) == file_bytes(run / name)) << name << " differs";
   }
   EXPECT_EQ(read_log(run / "log.jsonl").steps.size(), 8u);
-  for (const fs::path folder : {run, run / "checkpoints"}) {
+  for (const fs::path& folder : {run, run / "checkpoints"}) {
     for (const auto& entry : fs::directory_iterator(folder)) {
       EXPECT_FALSE(entry.path().filename().native().ends_with(".tmp")) << entry.path();
     }

@@ -13,6 +13,9 @@ class ViT;
 /// Whole models in one safetensors file: the weights under timm's names, and in the metadata all
 /// that is needed to build the model again and to use it (architecture, encoding, class names,
 /// input size, mean and deviation). Other programs read the same file as plain weights.
+///
+/// Metadata keys: `sape2_format_version` ("1"), `sape2_config` (the JSON of nn::to_json()) and, for
+/// those other programs, `format` ("pt").
 
 namespace sape2::io {
 

@@ -6,7 +6,7 @@
 
 /// Attention in tiles with an online softmax; the bias is made inside the tile. Backward passes
 /// recompute, so that nothing of size tokens × tokens is stored. Every function throws
-/// std::invalid_argument, with one sentence, where its parameters make no sense.
+/// sape2::Error, with one sentence, where its parameters make no sense.
 namespace sape2::kernels {
 
 struct AttentionInputs {

@@ -8,6 +8,7 @@
 #include "cpu/attention_pass.h"
 #include "cpu/backward-inl.h"
 #include "cpu/distance.h"
+#include "cpu/run_chunks-inl.h"
 #include "cpu/vector_panels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,9 +33,9 @@ class AttentionBackward {
 
   void select_head(std::int64_t head) { head_.select_head(head); }
 
-  void run(std::int64_t image, ChunkGradients* gradients) {
-    gradients_ = gradients;
-    core_.load(image);
+  void run(const HeadOfImage& current, const HeadOfImage* next) {
+    gradients_ = task_.chunk_gradients + current.chunk;
+    core_.load(current, next);
     for (int set = 0; set < head_.sets_; ++set) clear(daxes_[set], layout_.panels(head_.lines_));
     const int panels = layout_.panel_count;
     for (int i = 0; i < panels; ++i) {
@@ -52,7 +53,7 @@ class AttentionBackward {
         for (int n = 0; n < panels; ++n) core_.add_score_products(i, n, head_.scores(i, n));
       }
     }
-    core_.store(image);
+    core_.store(current.image);
   }
 
  private:
@@ -227,17 +228,7 @@ class AttentionBackward {
 }  // namespace
 
 void backward_chunks(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
-  Arena plan;
-  { const AttentionBackward planned(task, plan); }
-  Arena arena(plan.used());
-  AttentionBackward backward(task, arena);
-  for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-    backward.select_head(task.chunks.head(chunk));
-    for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
-         ++image) {
-      backward.run(image, task.chunk_gradients + chunk);
-    }
-  }
+  run_chunks<AttentionBackward>(task.chunks, begin, end, task);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

@@ -7,41 +7,42 @@
 
 #include "cpu/attention_pass.h"
 #include "cpu/forward-inl.h"
+#include "cpu/run_chunks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
 namespace {
 
-void run_image(Forward& forward, std::int64_t image) {
-  Head& head = forward.head_;
-  forward.load(image);
-  const int panels = forward.layout_.panel_count;
-  for (int i = 0; i < panels; ++i) {
-    // Distances are symmetric: a tile and its mirror share them.
-    for (int n = head.symmetric() ? i : 0; n < panels; ++n) {
-      forward.tile(i, n, head.bias(i, n), head.scores(i, n));
-      if (head.symmetric() && n > i) {
-        forward.tile(n, i, head.mirrored_bias(i, n), head.scores(n, i));
+class AttentionForward {
+ public:
+  AttentionForward(const AttentionTask& task, Arena& arena) : core_(task, arena) {}
+
+  void select_head(std::int64_t head) { core_.head_.select_head(head); }
+
+  void run(const HeadOfImage& current, const HeadOfImage* next) {
+    Head& head = core_.head_;
+    core_.load(current, next);
+    const int panels = core_.layout_.panel_count;
+    for (int i = 0; i < panels; ++i) {
+      // Distances are symmetric: a tile and its mirror share them.
+      for (int n = head.symmetric() ? i : 0; n < panels; ++n) {
+        core_.tile(i, n, head.bias(i, n), head.scores(i, n));
+        if (head.symmetric() && n > i) {
+          core_.tile(n, i, head.mirrored_bias(i, n), head.scores(n, i));
+        }
       }
     }
+    core_.finish(current.image);
   }
-  forward.finish(image);
-}
+
+ private:
+  Forward core_;
+};
 
 }  // namespace
 
 void forward_chunks(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
-  Arena plan;
-  { const Forward planned(task, plan); }
-  Arena arena(plan.used());
-  Forward forward(task, arena);
-  for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-    forward.head_.select_head(task.chunks.head(chunk));
-    for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
-         ++image) {
-      run_image(forward, image);
-    }
-  }
+  run_chunks<AttentionForward>(task.chunks, begin, end, task);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

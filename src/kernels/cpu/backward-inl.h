@@ -37,10 +37,21 @@ class Backward {
   }
 
   /// Packs a head's inputs and clears its gradients.
-  void load(std::int64_t image) {
-    head_.load(image);
+  void load(const HeadOfImage& current, const HeadOfImage* next) {
+    const std::int64_t image = current.image;
     const DType dtype = task_.inputs.dtype;
     const AttentionSaved& saved = task_.saved;
+    const AttentionGradients& gradients = task_.gradients;
+    head_.queue_.clear();
+    for (const View* view : {&gradients.dq, &gradients.dk, &gradients.dv}) {
+      head_.prefetch(as_const(*view), current, true);
+    }
+    if (next) {
+      head_.prefetch_inputs(*next);
+      head_.prefetch(saved.dout, *next, false);
+      head_.prefetch(saved.out, *next, false);
+    }
+    head_.load(image);
     load_head(layout_, head_of(saved.dout, dtype, image, head_.head_), dtype,
               saved.dout.token_stride, dout_);
     transpose_head(layout_, dout_, dout_panels_);
@@ -71,12 +82,12 @@ class Backward {
     const Panel n = layout_.panel(keys);
     gemm(n.valid, i.width, layout_.head_size, head_.rows(head_.v_, keys), layout_.ld,
          dout_panels_ + static_cast<std::ptrdiff_t>(queries) * layout_.head_size * kTile, kTile,
-         probabilities_, kTile, false);
+         probabilities_, kTile, false, &head_.queue_);
     const double gain = softmax_gradient_tile(n.valid, i.width, task_.inputs.scale, bias,
                                               {maximum_ + i.start, inverse_ + i.start},
                                               delta_ + i.start, scores, probabilities_, dx, dy);
     gemm(n.valid, layout_.width, i.valid, probabilities_, kTile, rows(dout_, queries), layout_.ld,
-         rows(dv_, keys), layout_.ld, true);
+         rows(dv_, keys), layout_.ld, true, &head_.queue_);
     return gain;
   }
 
@@ -85,9 +96,9 @@ class Backward {
     const Panel i = layout_.panel(queries);
     const Panel n = layout_.panel(keys);
     gemm(n.valid, layout_.width, i.valid, ds, kTile, head_.rows(head_.q_, queries), layout_.ld,
-         rows(dk_, keys), layout_.ld, true);
+         rows(dk_, keys), layout_.ld, true, &head_.queue_);
     gemm_transposed(i.valid, layout_.width, n.valid, ds, kTile, head_.rows(head_.k_, keys),
-                    layout_.ld, rows(dq_, queries), layout_.ld, true);
+                    layout_.ld, rows(dq_, queries), layout_.ld, true, &head_.queue_);
   }
 
   /// Writes the gradients that are wanted.

@@ -9,6 +9,7 @@
 #include "cpu/backward-inl.h"
 #include "cpu/cope_pass.h"
 #include "cpu/forward-inl.h"
+#include "cpu/run_chunks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
@@ -90,8 +91,8 @@ class CopeForward {
     tiles_.load_table();
   }
 
-  void run(std::int64_t image) {
-    core_.load(image);
+  void run(const HeadOfImage& current, const HeadOfImage* next) {
+    core_.load(current, next);
     const int panels = core_.layout_.panel_count;
     for (int i = 0; i < panels; ++i) {
       tiles_.select(core_.head_, i);
@@ -101,7 +102,7 @@ class CopeForward {
         core_.tile(i, n, tiles_.bias(i, n), scores);
       }
     }
-    core_.finish(image);
+    core_.finish(current.image);
   }
 
  private:
@@ -126,10 +127,12 @@ class CopeBackward {
     tiles_.load_table();
   }
 
-  void run(std::int64_t image, ChunkGradients* gradients) {
-    core_.load(image);
-    for (int i = 0; i < layout_.panel_count; ++i) panel(i, gradients);
-    core_.store(image);
+  void run(const HeadOfImage& current, const HeadOfImage* next) {
+    core_.load(current, next);
+    for (int i = 0; i < layout_.panel_count; ++i) {
+      panel(i, core_.task_.chunk_gradients + current.chunk);
+    }
+    core_.store(current.image);
   }
 
  private:
@@ -197,32 +200,12 @@ class CopeBackward {
 
 void cope_forward_chunks(const AttentionTask& task, const CopeEncoding& encoding,
                          std::int64_t begin, std::int64_t end) {
-  Arena plan;
-  { const CopeForward planned(task, encoding, plan); }
-  Arena arena(plan.used());
-  CopeForward forward(task, encoding, arena);
-  for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-    forward.select_head(task.chunks.head(chunk));
-    for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
-         ++image) {
-      forward.run(image);
-    }
-  }
+  run_chunks<CopeForward>(task.chunks, begin, end, task, encoding);
 }
 
 void cope_backward_chunks(const AttentionTask& task, const CopeEncoding& encoding,
                           std::int64_t begin, std::int64_t end) {
-  Arena plan;
-  { const CopeBackward planned(task, encoding, plan); }
-  Arena arena(plan.used());
-  CopeBackward backward(task, encoding, arena);
-  for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-    backward.select_head(task.chunks.head(chunk));
-    for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
-         ++image) {
-      backward.run(image, task.chunk_gradients + chunk);
-    }
-  }
+  run_chunks<CopeBackward>(task.chunks, begin, end, task, encoding);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

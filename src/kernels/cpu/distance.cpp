@@ -11,6 +11,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
+namespace {
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SCALAR
 constexpr int kRows = 4;
@@ -87,6 +88,8 @@ HWY_NOINLINE void distance_block(int depth, const float* HWY_RESTRICT keys,
   }
 }
 
+}  // namespace
+
 void distance_tile(int depth, int rows, int width, const float* keys, const float* queries,
                    bool add, float* distance, float* inverse) {
   for (int lane = 0; lane < width;) {
@@ -109,6 +112,8 @@ void distance_tile(int depth, int rows, int width, const float* keys, const floa
     lane += take * kLanes;
   }
 }
+
+namespace {
 
 template <int kCount, int kVectors>
 HWY_NOINLINE void gradient_block(int rows, const float* HWY_RESTRICT weights,
@@ -162,6 +167,8 @@ HWY_INLINE void gradient_lanes(int depth, int rows, const float* weights, const 
                                 dqueries + c * kTile);
   }
 }
+
+}  // namespace
 
 void distance_gradient(int depth, int rows, int width, const float* weights, const float* keys,
                        const float* queries, float* dqueries) {

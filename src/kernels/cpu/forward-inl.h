@@ -28,8 +28,11 @@ class Forward {
         shrink_(arena.take(kTile)) {}
 
   /// Packs a head's inputs and starts its softmax.
-  void load(std::int64_t image) {
-    head_.load(image);
+  void load(const HeadOfImage& current, const HeadOfImage* next) {
+    head_.queue_.clear();
+    head_.prefetch(as_const(task_.outputs.out), current, true);
+    if (next) head_.prefetch_inputs(*next);
+    head_.load(current.image);
     for (int n = 0; n < layout_.padded_tokens; ++n) {
       maximum_[n] = -hwy::HighestValue<float>();
       sum_[n] = 0.0F;
@@ -46,7 +49,7 @@ class Forward {
                                       {maximum_ + i.start, sum_ + i.start, shrink_});
     if (!first && shrinks) scale_rows(out, i.valid);
     gemm_transposed(i.valid, layout_.width, n.valid, p, kTile, head_.rows(head_.v_, keys),
-                    layout_.ld, out, layout_.ld, !first);
+                    layout_.ld, out, layout_.ld, !first, &head_.queue_);
   }
 
   /// Writes the outputs.

@@ -10,6 +10,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
+namespace {
 
 // A block of kMaxRows × kMaxVectors sums stays in registers.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SCALAR
@@ -59,44 +60,42 @@ HWY_NOINLINE void block(int k, const float* HWY_RESTRICT a, int lda, const float
 
 template <bool kTransposed, int kVectors>
 HWY_INLINE void rows_of_blocks(int m, int k, const float* a, int lda, const float* b, int ldb,
-                               float* c, int ldc, bool add) {
+                               float* c, int ldc, bool add, PrefetchQueue* queue) {
   const std::ptrdiff_t row_step = kTransposed ? 1 : lda;
-  int r = 0;
-  for (; r + kMaxRows <= m; r += kMaxRows) {
-    block<kTransposed, kMaxRows, kVectors>(k, a + r * row_step, lda, b, ldb,
-                                           c + static_cast<std::ptrdiff_t>(r) * ldc, ldc, add);
-  }
-  a += r * row_step;
-  c += static_cast<std::ptrdiff_t>(r) * ldc;
-  switch (m - r) {
-    case 5:
-      return block<kTransposed, 5, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 4:
-      return block<kTransposed, 4, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 3:
-      return block<kTransposed, 3, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 2:
-      return block<kTransposed, 2, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    case 1:
-      return block<kTransposed, 1, kVectors>(k, a, lda, b, ldb, c, ldc, add);
-    default:
-      return;
+  while (m > 0) {
+    int rows = 1;
+    if (m >= kMaxRows) {
+      rows = kMaxRows;
+      block<kTransposed, kMaxRows, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    } else if (m >= 4) {
+      rows = 4;
+      block<kTransposed, 4, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    } else if (m >= 2) {
+      rows = 2;
+      block<kTransposed, 2, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    } else {
+      block<kTransposed, 1, kVectors>(k, a, lda, b, ldb, c, ldc, add);
+    }
+    if (queue) queue->fetch_some();
+    m -= rows;
+    a += rows * row_step;
+    c += static_cast<std::ptrdiff_t>(rows) * ldc;
   }
 }
 
 template <bool kTransposed>
 HWY_INLINE void any_gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb,
-                         float* c, int ldc, bool add) {
+                         float* c, int ldc, bool add, PrefetchQueue* queue) {
   // Vectors are dealt out evenly: 5 = 3 + 2, not 4 + 1, which would starve the last block.
   int vectors = n / kLanes;
   int groups = (vectors + kMaxVectors - 1) / kMaxVectors;
   for (; groups > 0; --groups) {
     const int take = (vectors + groups - 1) / groups;
-    if (take == 1) rows_of_blocks<kTransposed, 1>(m, k, a, lda, b, ldb, c, ldc, add);
-    if (take == 2) rows_of_blocks<kTransposed, 2>(m, k, a, lda, b, ldb, c, ldc, add);
+    if (take == 1) rows_of_blocks<kTransposed, 1>(m, k, a, lda, b, ldb, c, ldc, add, queue);
+    if (take == 2) rows_of_blocks<kTransposed, 2>(m, k, a, lda, b, ldb, c, ldc, add, queue);
     if constexpr (kMaxVectors > 2) {
-      if (take == 3) rows_of_blocks<kTransposed, 3>(m, k, a, lda, b, ldb, c, ldc, add);
-      if (take == 4) rows_of_blocks<kTransposed, 4>(m, k, a, lda, b, ldb, c, ldc, add);
+      if (take == 3) rows_of_blocks<kTransposed, 3>(m, k, a, lda, b, ldb, c, ldc, add, queue);
+      if (take == 4) rows_of_blocks<kTransposed, 4>(m, k, a, lda, b, ldb, c, ldc, add, queue);
     }
     b += take * kLanes;
     c += take * kLanes;
@@ -104,14 +103,16 @@ HWY_INLINE void any_gemm(int m, int n, int k, const float* a, int lda, const flo
   }
 }
 
+}  // namespace
+
 void gemm(int m, int n, int k, const float* a, int lda, const float* b, int ldb, float* c, int ldc,
-          bool add) {
-  any_gemm<false>(m, n, k, a, lda, b, ldb, c, ldc, add);
+          bool add, PrefetchQueue* queue) {
+  any_gemm<false>(m, n, k, a, lda, b, ldb, c, ldc, add, queue);
 }
 
 void gemm_transposed(int m, int n, int k, const float* a, int lda, const float* b, int ldb,
-                     float* c, int ldc, bool add) {
-  any_gemm<true>(m, n, k, a, lda, b, ldb, c, ldc, add);
+                     float* c, int ldc, bool add, PrefetchQueue* queue) {
+  any_gemm<true>(m, n, k, a, lda, b, ldb, c, ldc, add, queue);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

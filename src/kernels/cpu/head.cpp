@@ -67,10 +67,25 @@ void Head::load(std::int64_t image) {
     for (int i = 0; i < layout_.panel_count; ++i) {
       gemm(layout_.tokens, layout_.panel(i).width, layout_.head_size, k_, layout_.ld,
            q_panels_ + static_cast<std::ptrdiff_t>(i) * layout_.head_size * kTile, kTile,
-           scores_ + static_cast<std::ptrdiff_t>(i) * layout_.padded_tokens * kTile, kTile, false);
+           scores_ + static_cast<std::ptrdiff_t>(i) * layout_.padded_tokens * kTile, kTile, false,
+           &queue_);
     }
   }
   if (task_.kind != TileBias::Kind::none) make_axes();
+}
+
+void Head::prefetch(const ConstView& view, const HeadOfImage& of, bool write) {
+  if (layout_.tokens > kWholeHead || view.data == nullptr) return;
+  const DType dtype = task_.inputs.dtype;
+  const std::ptrdiff_t size = dtype == DType::float32 ? 4 : 2;
+  queue_.add(head_of(view, dtype, of.image, of.head), view.token_stride * size,
+             layout_.head_size * size, layout_.tokens, write);
+}
+
+void Head::prefetch_inputs(const HeadOfImage& next) {
+  for (const ConstView* view : {&task_.inputs.q, &task_.inputs.k, &task_.inputs.v}) {
+    prefetch(*view, next, false);
+  }
 }
 
 void Head::make_axes() {
@@ -106,7 +121,7 @@ float* Head::scores(int queries, int keys) {
   }
   gemm(n.valid, layout_.panel(queries).width, layout_.head_size, rows(k_, keys), layout_.ld,
        q_panels_ + static_cast<std::ptrdiff_t>(queries) * layout_.head_size * kTile, kTile, scores_,
-       kTile, false);
+       kTile, false, &queue_);
   return scores_;
 }
 

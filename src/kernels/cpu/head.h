@@ -7,6 +7,7 @@
 #endif
 
 #include "cpu/arena.h"
+#include "cpu/prefetch.h"
 #include "cpu/softmax.h"
 #include "cpu/stage1.h"
 #include "cpu/task.h"
@@ -30,6 +31,10 @@ class Head {
   void select_head(std::int64_t head);
   /// Packs q, k, v and makes the axis vectors.
   void load(std::int64_t image);
+  /// Queues memory of another head, or of this one's results, where heads are small enough for
+  /// their loads to matter. `write`: it will be overwritten.
+  void prefetch(const ConstView& view, const HeadOfImage& of, bool write);
+  void prefetch_inputs(const HeadOfImage& next);
 
   /// Scores of a tile, (keys, kTile): those at hand, or computed now.
   float* scores(int queries, int keys);
@@ -50,6 +55,7 @@ class Head {
     return matrix + static_cast<std::ptrdiff_t>(layout_.panel(panel).start) * layout_.ld;
   }
 
+  PrefetchQueue queue_;
   const AttentionTask& task_;
   const Layout& layout_;
   int lines_;  ///< cols + rows

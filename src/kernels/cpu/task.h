@@ -21,6 +21,11 @@ struct Chunks {
   }
 };
 
+/// One head of one image, and the chunk it belongs to.
+struct HeadOfImage {
+  std::int64_t image, head, chunk;
+};
+
 /// Gradients of one chunk that are summed over chunks at the end.
 struct ChunkGradients {
   double gain = 0.0;
@@ -59,6 +64,10 @@ inline const void* head_of(const ConstView& view, DType dtype, std::int64_t imag
 inline void* head_of(const View& view, DType dtype, std::int64_t image, std::int64_t head) {
   const std::int64_t offset = image * view.image_stride + head * view.head_stride;
   return static_cast<char*>(view.data) + offset * (dtype == DType::float32 ? 4 : 2);
+}
+
+inline ConstView as_const(const View& view) {
+  return {view.data, view.image_stride, view.head_stride, view.token_stride};
 }
 
 /// How many pairs of tables, or sets of vectors, a source has; a set's content is q or k.

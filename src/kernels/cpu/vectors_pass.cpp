@@ -7,6 +7,7 @@
 
 #include "cpu/math-inl.h"
 #include "cpu/pack.h"
+#include "cpu/run_chunks-inl.h"
 #include "cpu/stage1.h"
 #include "cpu/vector_panels.h"
 #include "cpu/vectors_pass.h"
@@ -71,6 +72,9 @@ class Vectors {
     }
   }
 
+ protected:
+  const VectorsTask& task_;
+
  private:
   /// Bytes in front of a set's vectors of this image and head, an entry a patch.
   std::int64_t offset(int set, std::int64_t image) const {
@@ -95,7 +99,6 @@ class Vectors {
     stage1_.compute_scores(matrices_[0], matrices_[1]);
   }
 
-  const VectorsTask& task_;
   const Layout& layout_;
   int lines_;
   Stage1 stage1_;
@@ -109,34 +112,26 @@ class Vectors {
   float* scratch_;
 };
 
+struct VectorsForward : Vectors {
+  VectorsForward(const VectorsTask& task, Arena& arena) : Vectors(task, false, arena) {}
+  void run(const HeadOfImage& current, const HeadOfImage*) { forward(current.image); }
+};
+
+struct VectorsBackward : Vectors {
+  VectorsBackward(const VectorsTask& task, Arena& arena) : Vectors(task, true, arena) {}
+  void run(const HeadOfImage& current, const HeadOfImage*) {
+    backward(current.image, task_.chunk_gradients + current.chunk);
+  }
+};
+
 }  // namespace
 
 void vectors_forward_chunks(const VectorsTask& task, std::int64_t begin, std::int64_t end) {
-  Arena plan;
-  { const Vectors planned(task, false, plan); }
-  Arena arena(plan.used());
-  Vectors vectors(task, false, arena);
-  for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-    vectors.select_head(task.chunks.head(chunk));
-    for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
-         ++image) {
-      vectors.forward(image);
-    }
-  }
+  run_chunks<VectorsForward>(task.chunks, begin, end, task);
 }
 
 void vectors_backward_chunks(const VectorsTask& task, std::int64_t begin, std::int64_t end) {
-  Arena plan;
-  { const Vectors planned(task, true, plan); }
-  Arena arena(plan.used());
-  Vectors vectors(task, true, arena);
-  for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-    vectors.select_head(task.chunks.head(chunk));
-    for (std::int64_t image = task.chunks.first_image(chunk); image < task.chunks.last_image(chunk);
-         ++image) {
-      vectors.backward(image, task.chunk_gradients + chunk);
-    }
-  }
+  run_chunks<VectorsBackward>(task.chunks, begin, end, task);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

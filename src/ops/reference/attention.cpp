@@ -4,6 +4,11 @@
 
 namespace sape2::ops::reference {
 
+at::Tensor softmax_rows(const at::Tensor& logits) {
+  const auto largest = logits.detach().amax(-1, /*keepdim=*/true);
+  return at::cat({largest, (logits.detach() - largest).exp().sum(-1, /*keepdim=*/true)}, -1);
+}
+
 AttentionResult attention(const BiasedArguments& a) {
   const auto scores = at::matmul(widened(a.q), widened(a.k).transpose(-2, -1));
   at::Tensor logits = a.scale * scores;
@@ -13,7 +18,7 @@ AttentionResult attention(const BiasedArguments& a) {
     logits = logits + (a.bias_inside ? a.scale * b : b);
   }
   const auto out = at::matmul(logits.softmax(-1), widened(a.v));
-  return {out.to(a.q.scalar_type()), logits.logsumexp(-1)};
+  return {out.to(a.q.scalar_type()), softmax_rows(logits)};
 }
 
 AttentionResult attention(const Sape2Arguments& a) {

@@ -17,6 +17,9 @@ AttentionResult attention(const BiasedArguments& a);
 AttentionResult attention(const Sape2Arguments& a);
 AttentionResult attention(const CopeArguments& a);
 
+/// The largest of each row of logits, and the sum of e^(logit − largest): (…, N) → (…, 2).
+at::Tensor softmax_rows(const at::Tensor& logits);
+
 /// a·b over the last axis for all pairs, (…, n, d) × (…, m, d) → (…, n, m), each sum in one order
 /// wherever its row stands, so that equal rows give bitwise equal results. A matrix product does
 /// not promise that.

@@ -1,0 +1,111 @@
+#include "sape2/error.h"
+#include "sape2/io/atomic_file.h"
+
+#include "cli/bench/attention_report.h"
+#include "cli/command.h"
+#include "cli/program.h"
+#include "cli/progress_line.h"
+#include "cli/threads.h"
+#include "cli/whole_number.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+namespace sape2::cli {
+namespace {
+
+constexpr std::int64_t kMostHeadSize = 256;
+
+class AttentionBenchmark : public Command {
+ public:
+  std::string name() const override { return "attention"; }
+  std::string summary() const override {
+    return "Time of the fused attention beside the plain formulas, in one run";
+  }
+
+  void declare(CLI::App& app) override {
+    app.add_option(
+           "--encodings", encodings_,
+           "Encodings, e.g. 'sape2-k,sape2-rel-k[gates=open]' (default: sape2-k,sape2-rel-k)")
+        ->type_name("LIST");
+    app.add_option("--shapes", shapes_,
+                   "ROWSxCOLS:IMAGESxHEADS,… (default: 8x8:32x6,14x14:8x6,32x32:1x6,64x64:1x6)")
+        ->type_name("LIST")
+        ->delimiter(',');
+    app.add_option("--head-size", head_size_, "Numbers a head (default: 64)")
+        ->check(whole_number(1, kMostHeadSize))
+        ->type_name("N");
+    app.add_option("--dtypes", dtypes_, "float32, bfloat16 or both (default: float32)")
+        ->check(CLI::IsMember({"float32", "bfloat16"}))
+        ->type_name("LIST")
+        ->delimiter(',');
+    app.add_option("--passes", passes_,
+                   "forward, forward+backward or both (default: forward+backward)")
+        ->check(CLI::IsMember({"forward", "forward+backward"}))
+        ->type_name("LIST")
+        ->delimiter(',');
+    app.add_option("--repetitions", patience_.rounds, "Least number of timed rounds (default: 5)")
+        ->check(whole_number(1, 100000))
+        ->type_name("N");
+    app.add_option("--json", json_, "Write the rows to this file too")->type_name("FILE");
+    // How the benchmark measures one path in a process of its own.
+    app.add_option("--measure", measure_)->check(CLI::IsMember({"plain", "reference"}))->group("");
+  }
+
+  int run(Terminal& terminal) override {
+    const auto cases = wanted_cases();
+    if (!measure_.empty()) {
+      const auto path = measure_ == "plain" ? AttentionPath::plain : AttentionPath::reference;
+      terminal.print(to_json(measure_path(cases.at(0), path, patience_)));
+      return kExitSuccess;
+    }
+    std::vector<AttentionRow> rows;
+    {
+      ProgressLine progress("bench attention", cases.size());
+      for (const AttentionCase& wanted : cases) {
+        progress.begin(wanted.encoding.to_string() + " " + wanted.shape.to_string());
+        rows.push_back(measure_row(wanted, threads_in_use(), patience_));
+      }
+    }
+    print_report(terminal, rows, matrix_product_gflops());
+    if (!json_.empty()) {
+      io::AtomicFile file(json_);
+      file.write(report_json(rows));
+      file.commit();
+    }
+    return kExitSuccess;
+  }
+
+ private:
+  std::vector<AttentionCase> wanted_cases() const {
+    std::vector<AttentionCase> cases;
+    const auto encodings = nn::parse_encoding_list(encodings_);
+    for (const std::string& dtype : dtypes_)
+      for (const std::string& pass : passes_)
+        for (const std::string& shape : shapes_)
+          for (const auto& encoding : encodings)
+            cases.push_back({.shape = AttentionShape::parse(shape),
+                             .head_size = head_size_,
+                             .dtype = dtype,
+                             .backward = pass == "forward+backward",
+                             .encoding = encoding});
+    return cases;
+  }
+
+  std::string encodings_ = "sape2-k,sape2-rel-k";
+  std::vector<std::string> shapes_ = {"8x8:32x6", "14x14:8x6", "32x32:1x6", "64x64:1x6"};
+  std::int64_t head_size_ = 64;
+  std::vector<std::string> dtypes_ = {"float32"};
+  std::vector<std::string> passes_ = {"forward+backward"};
+  Patience patience_;
+  std::string json_;
+  std::string measure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_attention_benchmark() {
+  return std::make_unique<AttentionBenchmark>();
+}
+
+}  // namespace sape2::cli

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "sape2/nn/encoding.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace sape2::cli {
+
+/// A grid and how many heads of it: `ROWSxCOLS:IMAGESxHEADS`.
+struct AttentionShape {
+  std::int64_t rows = 0, cols = 0, images = 0, heads = 0;
+
+  static AttentionShape parse(std::string_view text);
+  std::string to_string() const;
+  std::int64_t tokens() const { return rows * cols; }
+};
+
+/// One line of the table: what is computed.
+struct AttentionCase {
+  AttentionShape shape;
+  std::int64_t head_size = 64;
+  std::string dtype = "float32";
+  bool backward = true;
+  nn::EncodingSpec encoding;
+
+  std::string pass() const { return backward ? "forward+backward" : "forward"; }
+  /// Floating-point operations of the matrix products that attention without a bias needs.
+  double plain_operations() const;
+  /// A guess at what the reference path holds at once.
+  double reference_bytes() const;
+};
+
+/// The ways to compute a case.
+enum class AttentionPath { fused, reference, plain };
+
+/// A case with its tensors, ready to run again and again.
+class AttentionRunner {
+ public:
+  explicit AttentionRunner(const AttentionCase& wanted);
+  ~AttentionRunner();
+
+  void run(AttentionPath path);
+
+ private:
+  at::Tensor forward(AttentionPath path) const;
+
+  AttentionCase case_;
+  at::Tensor q_, k_, v_, dout_;
+  std::unique_ptr<torch::nn::Module> parameters_;
+  std::unique_ptr<nn::Encoding> encoding_;
+  std::unique_ptr<nn::LayerEncoding> layer_;
+};
+
+}  // namespace sape2::cli

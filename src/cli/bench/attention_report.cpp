@@ -1,0 +1,80 @@
+#include "cli/bench/attention_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace sape2::cli {
+namespace {
+
+std::string time_text(double milliseconds) {
+  return milliseconds < 100 ? fmt::format("{:.2f}", milliseconds)
+                            : fmt::format("{:.0f}", milliseconds);
+}
+
+std::vector<std::string> cells(const AttentionRow& row) {
+  const AttentionCase& c = row.wanted;
+  const double fused = row.fused.milliseconds;
+  return {c.encoding.to_string(),
+          fmt::format("{}×{}, {}×{}, {}", c.shape.rows, c.shape.cols, c.shape.images, c.shape.heads,
+                      c.head_size),
+          c.dtype,
+          c.pass(),
+          time_text(fused),
+          time_text(row.plain_milliseconds),
+          fmt::format("{:.2f}×", fused / row.plain_milliseconds),
+          row.reference ? time_text(row.reference->milliseconds) : "–",
+          row.reference ? fmt::format("{:.1f}×", row.reference->milliseconds / fused) : "–",
+          fmt::format("{:.1f}", row.fused.mebibytes),
+          row.reference ? fmt::format("{:.0f}", row.reference->mebibytes) : "–",
+          fmt::format("{:.0f}", c.plain_operations() / (fused * 1e6))};
+}
+
+}  // namespace
+
+void print_report(const Terminal& terminal, const std::vector<AttentionRow>& rows, double gflops) {
+  terminal.heading(fmt::format("Attention on {} thread{}, least times in milliseconds",
+                               rows.front().threads, rows.front().threads == 1 ? "" : "s"));
+  std::vector<std::vector<std::string>> table = {
+      {"encoding", "grid, images×heads, size", "type", "pass", "fused", "plain", "fused/plain",
+       "reference", "gain", "MiB", "ref. MiB", "GFLOP/s"}};
+  for (const AttentionRow& row : rows) table.push_back(cells(row));
+  terminal.table(table);
+  terminal.print(
+      fmt::format("\nplain: LibTorch's products and softmax with no bias at all; reference: the "
+                  "encoding's formula "
+                  "in LibTorch\noperations (–: over 20 s or too large); gain: reference/fused; "
+                  "MiB: held beyond "
+                  "inputs and outputs;\nGFLOP/s: the products plain attention needs, over fused "
+                  "time. One large "
+                  "matrix product here: {:.0f} GFLOP/s.",
+                  gflops));
+}
+
+std::string report_json(const std::vector<AttentionRow>& rows) {
+  auto list = nlohmann::ordered_json::array();
+  for (const AttentionRow& row : rows) {
+    const AttentionCase& c = row.wanted;
+    nlohmann::ordered_json entry = {{"images", c.shape.images},
+                                    {"heads", c.shape.heads},
+                                    {"rows", c.shape.rows},
+                                    {"cols", c.shape.cols},
+                                    {"head_size", c.head_size},
+                                    {"dtype", c.dtype},
+                                    {"pass", c.pass()},
+                                    {"encoding", c.encoding.to_string()},
+                                    {"threads", row.threads},
+                                    {"fused_ms", row.fused.milliseconds},
+                                    {"reference_ms", nullptr},
+                                    {"plain_ms", row.plain_milliseconds},
+                                    {"fused_mib", row.fused.mebibytes},
+                                    {"reference_mib", nullptr}};
+    if (row.reference) {
+      entry["reference_ms"] = row.reference->milliseconds;
+      entry["reference_mib"] = row.reference->mebibytes;
+    }
+    list.push_back(entry);
+  }
+  return list.dump(2) + "\n";
+}
+
+}  // namespace sape2::cli
