@@ -3,7 +3,8 @@
 // One line a command, in the order of `sape2 --help`.
 #define SAPE2_COMMANDS(COMMAND) \
   COMMAND(info)                 \
-  COMMAND(data) COMMAND(train) COMMAND(eval) COMMAND(predict) COMMAND(compare) COMMAND(probe)
+  COMMAND(data)                 \
+  COMMAND(train) COMMAND(eval) COMMAND(predict) COMMAND(compare) COMMAND(probe) COMMAND(bench)
 
 namespace sape2::cli {
 

@@ -95,7 +95,7 @@ train::RunData RunOptions::load_data() const {
 }
 
 train::Recipe RunOptions::make_recipe() const {
-  train::Recipe recipe = train::load_recipe(recipe());
+  train::Recipe recipe = train::load_recipe(this->recipe());
   for (const auto& [key, text] : recipe_values_) {
     train::recipe_field(key, "").set_text(recipe, text, "");
   }
