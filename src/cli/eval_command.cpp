@@ -68,12 +68,6 @@ class EvalCommand : public Command {
     data_.train_images = data_.test_images = images_;
     const data::Dataset dataset = train::load_split(data_, split);
     const train::Evaluation result = train::evaluate(*model, dataset, options_);
-    if (json_) {
-      print_json(terminal, result, dataset);
-    } else {
-      terminal.print(fmt::format("top-1 {:.2f}\ntop-5 {:.2f}\nloss {:.4f}\nimages {}",
-                                 100 * result.top1, 100 * result.top5, result.loss, result.images));
-    }
     if (!confusion_.empty()) {
       study::draw_confusion(
           confusion_of(result, dataset.class_names),
@@ -81,6 +75,12 @@ class EvalCommand : public Command {
                       io::read_model_config(model_file_of(model_)).encoding.to_string(),
                       dataset.name, 100 * result.top1),
           confusion_);
+    }
+    if (json_) {
+      print_json(terminal, result, dataset);
+    } else {
+      terminal.print(fmt::format("top-1 {:.2f}\ntop-5 {:.2f}\nloss {:.4f}\nimages {}",
+                                 100 * result.top1, 100 * result.top5, result.loss, result.images));
     }
     return kExitSuccess;
   }

@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 namespace sape2::cli {
 namespace {
@@ -62,6 +64,18 @@ void print(const Terminal& terminal, const study::ProbeResult& result) {
   terminal.print("");
 }
 
+// What a model in the folder of a run was trained on; of any other file nothing is known.
+train::DataConfig data_of_run(const std::filesystem::path& model) {
+  const std::filesystem::path config = model.parent_path() / "config.json";
+  std::ifstream stream(config, std::ios::binary);
+  if (!stream) return {.name = "shapes"};
+  std::ostringstream text;
+  text << stream.rdbuf();
+  train::DataConfig data = train::run_config_from_json(text.str(), config.native()).data;
+  data.image_size = 0;
+  return data;
+}
+
 class ProbeCommand : public Command {
  public:
   std::string name() const override { return "probe"; }
@@ -74,7 +88,7 @@ class ProbeCommand : public Command {
         ->type_name("MODEL")
         ->required();
     app.add_option("--data", options_.data.name,
-                   "Images for sizes and translation (default: shapes)")
+                   "Images for sizes and translation (default: those of the run, or shapes)")
         ->type_name("NAME");
     app.add_option("--root", options_.data.root, "Folder to look for the data set in")
         ->type_name("PATH");
@@ -97,6 +111,7 @@ class ProbeCommand : public Command {
                   nn::name_advice(probe, known));
     }
     const auto model = load_model_argument(model_, device_);
+    if (options_.data.name.empty()) options_.data = data_of_run(model_file_of(model_));
     Json results = Json::array();
     for (const std::string& probe : probes_.empty() ? study::probe_names() : probes_) {
       const study::ProbeResult result = study::run_probe(probe, *model, options_);
@@ -113,7 +128,7 @@ class ProbeCommand : public Command {
  private:
   std::string model_, device_ = "cpu";
   std::vector<std::string> probes_;
-  study::ProbeOptions options_{.data = {.name = "shapes"}};
+  study::ProbeOptions options_;
   bool json_ = false;
 };
 

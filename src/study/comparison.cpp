@@ -38,10 +38,12 @@ void make_folder(const fs::path& folder) {
   }
 }
 
-double median_rate(const train::RunHistory& history) {
+// The median of the log's rates; of a run too short to have logged any, the mean over all of it.
+double training_rate(const train::RunHistory& history, const train::RunSummary& summary,
+                     std::int64_t batch_size) {
   std::vector<double> rates;
   for (const train::StepRecord& record : history.steps) rates.push_back(record.images_per_second);
-  if (rates.empty()) return 0;
+  if (rates.empty()) return static_cast<double>(summary.step * batch_size) / summary.seconds;
   const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
   std::ranges::nth_element(rates, middle);
   return *middle;
@@ -112,14 +114,15 @@ std::optional<RunResult> Session::train_one(const train::RunConfig& config,
     throw Error("the log of " + nn::in_quotes(folder.native()) +
                 " lacks its last epoch; remove that folder to train it again");
   }
-  RunResult result{.seed = config.seed,
-                   .top1 = last->test->top1,
-                   .top5 = last->test->top5,
-                   .loss = last->test->loss,
-                   .best_top1 = summary.best_top1,
-                   .seconds = summary.seconds,
-                   .images_per_second = median_rate(train::read_log(log)),
-                   .peak_bytes = peak_memory(config.device)};
+  RunResult result{
+      .seed = config.seed,
+      .top1 = last->test->top1,
+      .top5 = last->test->top5,
+      .loss = last->test->loss,
+      .best_top1 = summary.best_top1,
+      .seconds = summary.seconds,
+      .images_per_second = training_rate(train::read_log(log), summary, config.recipe.batch_size),
+      .peak_bytes = peak_memory(config.device)};
   write_result(folder / "result.json", result, train::fingerprint(config));
   return result;
 }

@@ -58,6 +58,10 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 Spread spread_of(const std::vector<double>& values) {
@@ -118,11 +122,14 @@ std::string report_caption(const Comparison& comparison) {
                                                                   grouped(common.data.train_images))
                                                     : "";
   std::string text = fmt::format(
-      "{} on {}{}, recipe {}: {} epochs of batch {}, seeds {} to {}, on {}. Accuracy is that of "
-      "the last epoch on the test images, ± one deviation over the seeds.",
-      plan.model, common.data.name, images, plan.recipe, common.recipe.epochs,
-      common.recipe.batch_size, common.seed,
-      common.seed + static_cast<std::uint64_t>(plan.seeds) - 1, common.device);
+      "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. Accuracy is that of the last epoch on the "
+      "test images{}.",
+      plan.model, common.data.name, images, plan.recipe, counted(common.recipe.epochs, "epoch"),
+      common.recipe.batch_size,
+      plan.seeds == 1 ? fmt::format("seed {}", common.seed)
+                      : fmt::format("seeds {} to {}", common.seed,
+                                    common.seed + static_cast<std::uint64_t>(plan.seeds) - 1),
+      common.device, plan.seeds == 1 ? "" : ", ± one deviation over the seeds");
   if (!comparison.finished) text += " Not all runs are finished; the same command goes on.";
   return text;
 }

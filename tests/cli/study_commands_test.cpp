@@ -85,6 +85,17 @@ TEST(Eval, DrawsTheConfusionMatrix) {
   EXPECT_TRUE(is_png(picture));
 }
 
+TEST(Eval, RefusesClassesTheModelDoesNotKnow) {
+  const ScratchFolder folder;
+  nn::ModelConfig config;
+  config.vit.depth = 1;
+  config.vit.width = 16;
+  config.vit.heads = 2;
+  config.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  io::save_model(folder / "best.safetensors", nn::ViT(config));
+  expect_mistake(run_sape2({"eval", folder.path(), "--data", "shapes"}), 1, "\"a\"");
+}
+
 TEST(Eval, AnswersMistakesWithASentence) {
   const ScratchFolder folder;
   const std::string model = save_model(folder);

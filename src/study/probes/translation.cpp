@@ -84,6 +84,7 @@ ProbeTable pixel_shifts(nn::ViT& model, const ShiftedImages& images) {
   ProbeTable table{"shifts by pixels, the mean of right and down",
                    {"pixels", "same answer %", "top-1 %"}};
   const data::Dataset still = images.moved({});
+  train::check_fit(model.config(), still);
   const at::Tensor at_rest = predicted(model, still);
   for (int64_t pixels = 0; pixels <= kLargestShift; ++pixels) {
     double same = 0, right = 0;
