@@ -1,8 +1,8 @@
 #pragma once
 
 #include "sape2/nn/encoding_spec.h"
-#include "sape2/train/run_config.h"
 #include "sape2/train/run.h"
+#include "sape2/train/run_config.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -91,7 +91,7 @@ class ComparisonObserver : public train::Observer {
 /// ends it with a checkpoint; calling it again with the same plan goes on. Throws Error where the
 /// folder holds runs of another plan.
 Comparison run_comparison(const ComparisonPlan& plan, const train::RunData& data,
-                          const std::filesystem::path& folder,
-                          ComparisonObserver& observer, const train::StopRequested& stop = {});
+                          const std::filesystem::path& folder, ComparisonObserver& observer,
+                          const train::StopRequested& stop = {});
 
 }  // namespace sape2::study
