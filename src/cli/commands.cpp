@@ -5,6 +5,10 @@
   COMMAND(info)                 \
   COMMAND(data)                 \
   COMMAND(train)                \
+  COMMAND(eval)                 \
+  COMMAND(predict)              \
+  COMMAND(compare)              \
+  COMMAND(probe)                \
   COMMAND(bench)
 
 namespace sape2::cli {

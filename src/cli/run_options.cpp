@@ -17,7 +17,6 @@
 namespace sape2::cli {
 namespace {
 
-constexpr const char* kDefaultModel = "vit-compact";
 constexpr const char* kDefaultEncoding = "sape2-rel-k";
 constexpr long kMostImages = 1L << 31;
 // A warm-up longer than this share of a shortened training would leave too little of it.
@@ -51,7 +50,7 @@ void RunOptions::declare(CLI::App& app) {
   app.add_option("--device", device_, "cpu, cuda or cuda:N (default: cpu)")->type_name("DEVICE");
 
   const std::string model = "Model";
-  app.add_option("--model", model_, std::string("Preset (default: ") + kDefaultModel + ")")
+  app.add_option("--model", model_, "Preset (default: " + preferred_model_ + ")")
       ->type_name("PRESET")
       ->group(model);
   const auto number = [&](const char* flag, auto& value, const char* summary) {
@@ -82,6 +81,11 @@ void RunOptions::declare(CLI::App& app) {
   }
 }
 
+void RunOptions::prefer(std::string model, std::string recipe) {
+  preferred_model_ = std::move(model);
+  preferred_recipe_ = std::move(recipe);
+}
+
 train::RunData RunOptions::load_data() const {
   if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
   make_recipe();
@@ -91,7 +95,7 @@ train::RunData RunOptions::load_data() const {
 }
 
 train::Recipe RunOptions::make_recipe() const {
-  train::Recipe recipe = train::load_recipe(recipe_);
+  train::Recipe recipe = train::load_recipe(this->recipe());
   for (const auto& [key, text] : recipe_values_) {
     train::recipe_field(key, "").set_text(recipe, text, "");
   }
@@ -107,7 +111,7 @@ nn::ModelConfig RunOptions::base_model(const std::string& init) const {
   nn::ModelConfig config;
   if (!init.empty()) config = io::read_model_config(init);
   if (!model_.empty() || init.empty()) {
-    config.vit = nn::preset(model_.empty() ? kDefaultModel : model_).config;
+    config.vit = nn::preset(model()).config;
   }
   nn::ViTConfig& vit = config.vit;
   if (patch_size_) vit.patch_size = {*patch_size_, *patch_size_};
@@ -140,8 +144,8 @@ train::RunConfig RunOptions::make_config(const data::Dataset& images, const std:
 }
 
 std::string RunOptions::default_folder(const train::RunConfig& config) const {
-  std::string name = data_.name + "-" + (model_.empty() ? kDefaultModel : model_) + "-" +
-                     config.model.encoding.to_string() + "-seed" + std::to_string(seed_);
+  std::string name = data_.name + "-" + model() + "-" + config.model.encoding.to_string() +
+                     "-seed" + std::to_string(seed_);
   // Brackets, commas and slashes are awkward in a shell or not possible.
   std::ranges::replace_if(
       name, [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '+' && c != '='; },

@@ -22,6 +22,11 @@ class RunOptions {
   /// The data set to use where none is given.
   void prefer_data(const std::string& name) { data_.name = name; }
 
+  /// What is used where no flag names a model or a recipe.
+  void prefer(std::string model, std::string recipe);
+
+  const std::string& model() const { return model_.empty() ? preferred_model_ : model_; }
+  const std::string& recipe() const { return recipe_.empty() ? preferred_recipe_ : recipe_; }
   const std::string& data() const { return data_.name; }
   const std::string& device() const { return device_; }
   std::uint64_t seed() const { return seed_; }
@@ -46,7 +51,8 @@ class RunOptions {
   std::optional<std::int64_t> patch_size_, depth_, width_, heads_, registers_;
   std::optional<double> mlp_ratio_, layer_scale_;
   std::string pooling_;
-  std::string recipe_ = "quick";
+  std::string recipe_;  // empty: not given
+  std::string preferred_model_ = "vit-compact", preferred_recipe_ = "quick";
   std::map<std::string, std::string> recipe_values_;  // by key, as written
   std::uint64_t seed_ = 0;
   std::string device_ = "cpu";

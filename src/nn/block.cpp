@@ -36,6 +36,7 @@ at::Tensor Attention::operator()(const at::Tensor& tokens, ForwardPass& pass) co
   const at::Tensor qkv = qkv_(encoding_->attention_input(tokens, pass))
                              .view({images, count, 3, heads_, width / heads_})
                              .permute({2, 0, 3, 1, 4});  // (3, B, h, N, d)
+  if (pass.watcher) pass.watcher(*encoding_, qkv[0], qkv[1]);
   const at::Tensor out = encoding_->attend(qkv[0], qkv[1], qkv[2], pass.grid);
   const at::Tensor merged = out.transpose(1, 2).reshape({images, count, width});
   return at::dropout(proj_(merged), dropout_, pass.training);

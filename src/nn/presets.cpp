@@ -17,6 +17,9 @@ const std::vector<Preset>& presets() {
       {"vit-compact",
        "9 layers of 192, 12 heads, MLP ratio 2",
        {.depth = 9, .width = 192, .heads = 12, .mlp_ratio = 2}},
+      {"vit-micro",
+       "4 layers of 96, 3 heads, MLP ratio 2: minutes on a CPU",
+       {.depth = 4, .width = 96, .heads = 3, .mlp_ratio = 2}},
   };
   return all;
 }

@@ -113,8 +113,8 @@ at::Tensor ViT::forward(const at::Tensor& images) {
   return forward_head(forward_features(images));
 }
 
-at::Tensor ViT::forward_features(const at::Tensor& images) {
-  ForwardPass pass{grid_of(images, config_.vit), is_training(), {}};
+at::Tensor ViT::forward_features(const at::Tensor& images, const AttentionWatcher& watcher) {
+  ForwardPass pass{grid_of(images, config_.vit), is_training(), {}, watcher};
   const at::Tensor patches = layers_->patch_embed(images);
   at::Tensor tokens = layers_->encoding->embed(layers_->with_prefix(patches), pass);
   tokens = at::dropout(tokens, config_.vit.embedding_dropout, is_training());

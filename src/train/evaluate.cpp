@@ -2,6 +2,7 @@
 
 #include "sape2/data/dataset.h"
 #include "sape2/error.h"
+#include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 
 #include <ATen/ATen.h>
@@ -15,6 +16,12 @@ namespace {
 constexpr int64_t kTop = 5;
 constexpr double kLargestByte = 255;
 
+at::Device device_of(const nn::ViT& model) {
+  return model.parameters().front().device();
+}
+
+}  // namespace
+
 void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset) {
   if (dataset.size() == 0) {
     throw Error(fmt::format("the data set {} has no images to evaluate on", dataset.name));
@@ -27,13 +34,14 @@ void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset) {
     throw Error(fmt::format("images of {} have {} channels but the model takes {}", dataset.name,
                             dataset.channels(), config.vit.channels));
   }
+  if (!config.class_names.empty() && config.class_names != dataset.class_names) {
+    const auto differs = std::ranges::mismatch(config.class_names, dataset.class_names);
+    throw Error(
+        fmt::format("the model was not trained on the classes of {}: where it has {}, the "
+                    "data set has {}",
+                    dataset.name, nn::in_quotes(*differs.in1), nn::in_quotes(*differs.in2)));
+  }
 }
-
-at::Device device_of(const nn::ViT& model) {
-  return model.parameters().front().device();
-}
-
-}  // namespace
 
 at::Tensor normalised_images(const nn::ViT& model, const at::Tensor& bytes) {
   const nn::ModelConfig& config = model.config();

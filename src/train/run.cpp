@@ -5,9 +5,9 @@
 #include <ATen/ATen.h>
 
 namespace sape2::train {
-namespace {
 
-data::Dataset load_split(const DataConfig& config, data::Split split, int64_t most) {
+data::Dataset load_split(const DataConfig& config, data::Split split) {
+  const int64_t most = split == data::Split::train ? config.train_images : config.test_images;
   data::LoadOptions options;
   options.root = config.root;
   options.image_size = config.image_size;
@@ -19,11 +19,8 @@ data::Dataset load_split(const DataConfig& config, data::Split split, int64_t mo
   return dataset;
 }
 
-}  // namespace
-
 RunData load_run_data(const DataConfig& config) {
-  return {load_split(config, data::Split::train, config.train_images),
-          load_split(config, data::Split::test, config.test_images)};
+  return {load_split(config, data::Split::train), load_split(config, data::Split::test)};
 }
 
 void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe) {

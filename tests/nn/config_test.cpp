@@ -180,7 +180,8 @@ TEST(Presets, HaveTheKnownNumbersOfParameters) {
   const std::map<std::string, int64_t> expected{{"vit-tiny", 5362378},
                                                 {"vit-small", 21341578},
                                                 {"vit-base", 85150474},
-                                                {"vit-compact", 2697226}};
+                                                {"vit-compact", 2697226},
+                                                {"vit-micro", 311146}};
   for (const Preset& known : presets()) {
     ModelConfig config{.vit = known.config, .encoding = EncodingSpec::parse("ape")};
     EXPECT_EQ(parameter_count(config), expected.at(known.name)) << known.name;

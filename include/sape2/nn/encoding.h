@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 
 /// The one interface between position encodings and everything that uses them.
@@ -16,6 +17,13 @@
 /// themselves.
 namespace sape2::nn {
 
+class LayerEncoding;
+
+/// Sees what the attention of every layer sees, the first layer first: its encoding, and q and k
+/// `[B, h, N, d]` before the encoding touches them.
+using AttentionWatcher =
+    std::function<void(const LayerEncoding&, const at::Tensor& q, const at::Tensor& k)>;
+
 /// What travels with one forward pass.
 struct ForwardPass {
   /// The grid of this pass.
@@ -23,7 +31,9 @@ struct ForwardPass {
   /// Whether dropout and stochastic depth act.
   bool training = false;
   /// What one layer hands to the next; LaPE's positions.
-  at::Tensor carried;
+  at::Tensor carried = {};
+  /// Who looks on, or nobody.
+  AttentionWatcher watcher = {};
 };
 
 /// The part of an encoding that acts in one layer. By itself: attention that knows no positions.

@@ -27,8 +27,9 @@ class ViT : public torch::nn::Module {
   /// Logits `[B, classes]` of normalised images `[B, channels, height, width]`.
   at::Tensor forward(const at::Tensor& images);
 
-  /// The tokens `[B, N, width]` after the last layer, prefix tokens first.
-  at::Tensor forward_features(const at::Tensor& images);
+  /// The tokens `[B, N, width]` after the last layer, prefix tokens first. `watcher` is shown every
+  /// layer's attention on the way.
+  at::Tensor forward_features(const at::Tensor& images, const AttentionWatcher& watcher = {});
 
   /// Pools such tokens and classifies.
   at::Tensor forward_head(const at::Tensor& features);

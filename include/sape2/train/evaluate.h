@@ -8,8 +8,9 @@ namespace sape2::data {
 struct Dataset;
 }
 namespace sape2::nn {
+struct ModelConfig;
 class ViT;
-}
+}  // namespace sape2::nn
 
 namespace sape2::train {
 
@@ -32,6 +33,10 @@ struct EvaluateOptions {
 /// or classes do not fit the model.
 Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset,
                     const EvaluateOptions& options = {});
+
+/// Throws Error with one sentence where a data set is empty or its channels or classes are not the
+/// model's.
+void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset);
 
 /// Bytes `[B, C, H, W]` as the model takes them: float32, scaled to 0 … 1, normalised.
 at::Tensor normalised_images(const nn::ViT& model, const at::Tensor& bytes);

@@ -11,7 +11,8 @@ struct RunData {
   data::Dataset test;
 };
 
-/// Reads both splits, no more images than the configuration says.
+/// Reads a split, or both, with no more images than the configuration says.
+data::Dataset load_split(const DataConfig& config, data::Split split);
 RunData load_run_data(const DataConfig& config);
 
 /// Fits a model's configuration to a data set (classes and their names, channels, image size,

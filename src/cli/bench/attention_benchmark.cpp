@@ -47,6 +47,7 @@ class AttentionBenchmark : public Command {
     app.add_option("--repetitions", patience_.rounds, "Least number of timed rounds (default: 5)")
         ->check(whole_number(1, 100000))
         ->type_name("N");
+    app.add_flag("--no-reference", no_reference_, "Leave out the slow reference");
     app.add_option("--json", json_, "Write the rows to this file too")->type_name("FILE");
     // How the benchmark measures one path in a process of its own.
     app.add_option("--measure", measure_)->check(CLI::IsMember({"plain", "reference"}))->group("");
@@ -64,7 +65,7 @@ class AttentionBenchmark : public Command {
       ProgressLine progress("bench attention", cases.size());
       for (const AttentionCase& wanted : cases) {
         progress.begin(wanted.encoding.to_string() + " " + wanted.shape.to_string());
-        rows.push_back(measure_row(wanted, threads_in_use(), patience_));
+        rows.push_back(measure_row(wanted, threads_in_use(), patience_, !no_reference_));
       }
     }
     print_report(terminal, rows, matrix_product_gflops());
@@ -98,6 +99,7 @@ class AttentionBenchmark : public Command {
   std::vector<std::string> dtypes_ = {"float32"};
   std::vector<std::string> passes_ = {"forward+backward"};
   Patience patience_;
+  bool no_reference_ = false;
   std::string json_;
   std::string measure_;
 };

@@ -61,7 +61,8 @@ Measured measure_path(const AttentionCase& wanted, AttentionPath path, const Pat
   return result;
 }
 
-AttentionRow measure_row(const AttentionCase& wanted, int threads, const Patience& patience) {
+AttentionRow measure_row(const AttentionCase& wanted, int threads, const Patience& patience,
+                         bool with_reference) {
   AttentionRow row{.wanted = wanted, .threads = threads};
   {
     AttentionRunner runner(wanted);
@@ -75,7 +76,7 @@ AttentionRow measure_row(const AttentionCase& wanted, int threads, const Patienc
   if (const auto spinning = measured_elsewhere(wanted, "plain", threads, patience, "ACTIVE")) {
     row.plain_milliseconds = std::min(row.plain_milliseconds, spinning->milliseconds);
   }
-  if (wanted.reference_bytes() < 0.8 * available_bytes()) {
+  if (with_reference && wanted.reference_bytes() < 0.8 * available_bytes()) {
     row.reference = measured_elsewhere(wanted, "reference", threads, patience, "PASSIVE");
     const double limit = std::chrono::duration<double, std::milli>(kReferenceLimit).count();
     if (row.reference && row.reference->milliseconds > limit) row.reference.reset();

@@ -28,7 +28,8 @@ Measured measure_path(const AttentionCase& wanted, AttentionPath path, const Pat
 /// All three paths: fused and plain by turns in this process; plain once more in a process whose
 /// idle threads spin, which suits it better at some sizes (the better time counts); and the
 /// reference in a process of its own, which can be ended when it takes too long.
-AttentionRow measure_row(const AttentionCase& wanted, int threads, const Patience& patience);
+AttentionRow measure_row(const AttentionCase& wanted, int threads, const Patience& patience,
+                         bool with_reference);
 
 /// This machine's rate of one large float32 matrix product.
 double matrix_product_gflops();

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sape2::data {
+struct Image;
+}
+namespace sape2::nn {
+class ViT;
+}
+
+namespace sape2::study {
+
+struct Prediction {
+  std::int64_t index = 0;  ///< of the class
+  std::string name;        ///< of the class; "class 7" where the model has no names
+  double probability = 0;
+};
+
+/// The most probable classes of an image, the best first. The image is scaled to cover `size` ×
+/// `size` pixels (0: the size the model was trained at) and its middle is used; a model of one
+/// channel gets its brightness.
+std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::int64_t top,
+                                std::int64_t size = 0);
+
+}  // namespace sape2::study

@@ -1,0 +1,124 @@
+#include "sape2/data/dataset.h"
+#include "sape2/io/model_file.h"
+#include "sape2/study/confusion_picture.h"
+#include "sape2/train/evaluate.h"
+#include "sape2/train/run.h"
+
+#include "cli/command.h"
+#include "cli/model_argument.h"
+#include "cli/program.h"
+#include "cli/terminal.h"
+#include "cli/whole_number.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace sape2::cli {
+namespace {
+
+constexpr long kLargestImage = 4096;
+constexpr long kMostImages = 1 << 30;
+
+study::ConfusionMatrix confusion_of(const train::Evaluation& result,
+                                    const std::vector<std::string>& names) {
+  const auto* counts = result.confusion.data_ptr<std::int64_t>();
+  return {result.confusion.size(0), {counts, counts + result.confusion.numel()}, names};
+}
+
+class EvalCommand : public Command {
+ public:
+  std::string name() const override { return "eval"; }
+  std::string summary() const override {
+    return "Measure a model's accuracy on a data set, at any image size";
+  }
+
+  void declare(CLI::App& app) override {
+    app.add_option("model", model_, "A model file, or the folder of a run")
+        ->type_name("MODEL")
+        ->required();
+    app.add_option("--data", data_.name, "Data set, as `sape2 data list` shows them")
+        ->type_name("NAME")
+        ->required();
+    app.add_option("--root", data_.root, "Folder to look for the data set in")->type_name("PATH");
+    app.add_option("--split", split_, "Images to use: test (default) or train")
+        ->check(CLI::IsMember({"test", "train"}))
+        ->type_name("SPLIT");
+    app.add_option("--size", data_.image_size, "Resize images to N×N (default: as they are)")
+        ->check(whole_number(1, kLargestImage))
+        ->type_name("N");
+    app.add_option("--images", images_, "Use the first N images only")
+        ->check(whole_number(1, kMostImages))
+        ->type_name("N");
+    app.add_option("--batch-size", options_.batch_size, "Images at a time (default: 256)")
+        ->check(whole_number(1, kMostImages))
+        ->type_name("N");
+    app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
+    app.add_option("--confusion", confusion_, "Draw the confusion matrix as a PNG")
+        ->type_name("FILE");
+    app.add_flag("--json", json_, "Print JSON instead of lines");
+    app.footer(
+        "Prints top-1 and top-5 in %, the mean cross-entropy and the number of images.\n"
+        "Example: sape2 eval runs/first --data cifar10 --size 48 --confusion confusion.png");
+  }
+
+  int run(Terminal& terminal) override {
+    const auto model = load_model_argument(model_, device_);
+    const data::Split split = split_ == "train" ? data::Split::train : data::Split::test;
+    data_.train_images = data_.test_images = images_;
+    const data::Dataset dataset = train::load_split(data_, split);
+    const train::Evaluation result = train::evaluate(*model, dataset, options_);
+    if (!confusion_.empty()) {
+      study::draw_confusion(
+          confusion_of(result, dataset.class_names),
+          fmt::format("{} on {}: {:.2f} %",
+                      io::read_model_config(model_file_of(model_)).encoding.to_string(),
+                      dataset.name, 100 * result.top1),
+          confusion_);
+    }
+    if (json_) {
+      print_json(terminal, result, dataset);
+    } else {
+      terminal.print(fmt::format("top-1 {:.2f}\ntop-5 {:.2f}\nloss {:.4f}\nimages {}",
+                                 100 * result.top1, 100 * result.top5, result.loss, result.images));
+    }
+    return kExitSuccess;
+  }
+
+ private:
+  void print_json(Terminal& terminal, const train::Evaluation& result,
+                  const data::Dataset& dataset) const {
+    const auto matrix = confusion_of(result, {});
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (std::int64_t i = 0; i < matrix.classes; ++i) {
+      const auto begin = matrix.counts.begin() + i * matrix.classes;
+      rows.push_back(std::vector<std::int64_t>(begin, begin + matrix.classes));
+    }
+    const nlohmann::ordered_json json{{"model", model_file_of(model_).native()},
+                                      {"data", dataset.name},
+                                      {"split", split_},
+                                      {"height", dataset.height()},
+                                      {"width", dataset.width()},
+                                      {"images", result.images},
+                                      {"top-1", 100 * result.top1},
+                                      {"top-5", 100 * result.top5},
+                                      {"loss", result.loss},
+                                      {"classes", dataset.class_names},
+                                      {"confusion", rows}};
+    terminal.print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  }
+
+  std::string model_, split_ = "test", device_ = "cpu", confusion_;
+  train::DataConfig data_;
+  std::int64_t images_ = 0;
+  train::EvaluateOptions options_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_eval_command() {
+  return std::make_unique<EvalCommand>();
+}
+
+}  // namespace sape2::cli

@@ -1,0 +1,147 @@
+#include "sape2/study/comparison_report.h"
+
+#include "study/svg_chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace sape2::study {
+namespace {
+
+constexpr const char* kHead = R"(<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>SaPE²: comparison of position encodings</title>
+<style>
+:root { color-scheme: light dark; --ink: #1d2329; --dim: #66707a; --rule: #d9dee3; --paper: #fff;
+  --c0: #1f6fb4; --c1: #d9660f; --c2: #2f9149; --c3: #b8323f; --c4: #7a4fb5; --c5: #8a5a3c;
+  --c6: #c04f9b; --c7: #0f8f99; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e8ec; --dim: #98a2ac; --rule: #39424b; --paper: #14181c;
+  --c0: #5ea9e8; --c1: #f39a4f; --c2: #63c27d; --c3: #ef7480; --c4: #b191e8; --c5: #c4977a;
+  --c6: #ea8fcb; --c7: #4cc4cd; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
+  white-space: nowrap; }
+th:first-child, td:first-child, td.words, th.words { text-align: left; }
+th { font-weight: 600; }
+td.best { font-weight: 700; }
+.key { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem;
+  margin-top: 1.5rem; }
+svg { width: 100%; height: auto; }
+svg text { fill: var(--ink); font-size: 13px; }
+svg .title { font-size: 15px; font-weight: 600; }
+svg .tick { fill: var(--dim); }
+.grid { stroke: var(--rule); } .axis { stroke: var(--dim); }
+.line { fill: none; stroke-width: 2; } .again { stroke-dasharray: 5 4; }
+.band { opacity: .15; stroke: none; }
+footer { color: var(--dim); margin-top: 2rem; }
+)";
+
+std::string colour_rules() {
+  std::string css;
+  for (int i = 0; i < 8; ++i) {
+    css += fmt::format(
+        ".line.s{0} {{ stroke: var(--c{0}); }} .dot.s{0}, .band.s{0} {{ fill: var(--c{0}); }} "
+        ".key.s{0} {{ background: var(--c{0}); }}\n",
+        i);
+  }
+  return css;
+}
+
+// Of every epoch: the mean over the runs, with the least and the largest around it.
+ChartLine line_of(const RowResult& row, std::optional<double> (*value)(const train::EpochRecord&)) {
+  std::map<std::int64_t, std::vector<double>> by_epoch;
+  for (const RunResult& run : row.runs) {
+    for (const train::EpochRecord& record : run.epochs) {
+      if (const auto y = value(record)) by_epoch[record.epoch].push_back(*y);
+    }
+  }
+  ChartLine line{row.row.encoding.to_string(), {}};
+  for (const auto& [epoch, values] : by_epoch) {
+    const auto x = static_cast<double>(epoch);
+    line.points.emplace_back(x, spread_of(values).mean);
+    if (row.runs.size() < 2) continue;
+    line.lower.emplace_back(x, std::ranges::min(values));
+    line.upper.emplace_back(x, std::ranges::max(values));
+  }
+  return line;
+}
+
+std::string chart(const Comparison& comparison, const char* title,
+                  std::optional<double> (*value)(const train::EpochRecord&)) {
+  std::vector<ChartLine> lines;
+  for (const RowResult& row : comparison.rows) lines.push_back(line_of(row, value));
+  return svg_chart(title, "epoch", lines);
+}
+
+std::string charts(const Comparison& comparison) {
+  using train::EpochRecord;
+  std::string html = "<div class=\"charts\">\n";
+  html += chart(comparison, "top-1 on the test images, %", [](const EpochRecord& record) {
+    return record.test ? std::optional(100 * record.test->top1) : std::nullopt;
+  });
+  html += chart(comparison, "loss on the test images", [](const EpochRecord& record) {
+    return record.test ? std::optional(record.test->loss) : std::nullopt;
+  });
+  html += chart(comparison, "loss in training",
+                [](const EpochRecord& record) { return std::optional(record.train_loss); });
+  return html + "</div>\n";
+}
+
+std::size_t best_row(const Comparison& comparison) {
+  std::size_t best = comparison.rows.size();
+  double top1 = -1;
+  for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
+    std::vector<double> values;
+    for (const RunResult& run : comparison.rows[i].runs) values.push_back(run.top1);
+    if (values.empty() || spread_of(values).mean <= top1) continue;
+    top1 = spread_of(values).mean;
+    best = i;
+  }
+  return best;
+}
+
+std::string table(const Comparison& comparison) {
+  const ReportTable table = report_table(comparison);
+  const auto words = [&](std::size_t column) {
+    return table.header[column] == "what it is" ? " class=\"words\"" : "";
+  };
+  std::string html = "<div class=\"scroll\"><table><thead><tr>";
+  for (std::size_t i = 0; i < table.header.size(); ++i) {
+    html += fmt::format("<th{}>{}</th>", words(i), escaped_html(table.header[i]));
+  }
+  html += "</tr></thead>\n<tbody>\n";
+  const std::size_t best = best_row(comparison);
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    html += "<tr>";
+    for (std::size_t i = 0; i < table.rows[r].size(); ++i) {
+      const bool is_best = r == best && table.header[i] == "top-1 %";
+      const std::string key =
+          i == 0 ? fmt::format("<span class=\"key {}\"></span>", line_class(r)) : "";
+      html += fmt::format("<td{}>{}{}</td>", is_best ? " class=\"best\"" : words(i), key,
+                          escaped_html(table.rows[r][i]));
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace
+
+std::string html_report(const Comparison& comparison) {
+  return kHead + colour_rules() + "</style></head>\n<body>\n" +
+         "<h1>Position encodings compared</h1>\n<p>" + escaped_html(report_caption(comparison)) +
+         "</p>\n" + table(comparison) + charts(comparison) +
+         "<footer>Written by sape2 compare. Bands span the least and the largest of the seeds; "
+         "results.json beside this file holds every figure.</footer>\n</body></html>\n";
+}
+
+}  // namespace sape2::study

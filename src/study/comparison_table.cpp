@@ -1,0 +1,167 @@
+#include "sape2/io/atomic_file.h"
+#include "sape2/study/comparison_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sape2::study {
+namespace {
+
+constexpr double kPercent = 100;
+constexpr double kSecondsAMinute = 60;
+constexpr const char* kNothing = "–";
+
+std::string shown(const Spread& spread, int decimals) {
+  if (!spread.deviation) return fmt::format("{:.{}f}", spread.mean, decimals);
+  return fmt::format("{:.{}f} ± {:.{}f}", spread.mean, decimals, *spread.deviation, decimals);
+}
+
+std::vector<double> values_of(const RowResult& row, double RunResult::*member, double factor) {
+  std::vector<double> values;
+  for (const RunResult& run : row.runs) values.push_back(factor * run.*member);
+  return values;
+}
+
+std::string cell(const RowResult& row, double RunResult::*member, double factor, int decimals) {
+  if (row.runs.empty()) return kNothing;
+  return shown(spread_of(values_of(row, member, factor)), decimals);
+}
+
+std::string duration(const RowResult& row) {
+  if (row.runs.empty()) return kNothing;
+  const double seconds = spread_of(values_of(row, &RunResult::seconds, 1)).mean;
+  if (seconds < kSecondsAMinute) return fmt::format("{:.0f} s", seconds);
+  if (seconds < kSecondsAMinute * kSecondsAMinute) {
+    return fmt::format("{:.1f} min", seconds / kSecondsAMinute);
+  }
+  return fmt::format("{:.1f} h", seconds / kSecondsAMinute / kSecondsAMinute);
+}
+
+std::string memory(const RowResult& row) {
+  std::int64_t most = 0;
+  for (const RunResult& run : row.runs) most = std::max(most, run.peak_bytes);
+  return most == 0 ? kNothing : fmt::format("{} MiB", most >> 20);
+}
+
+std::string published(const std::optional<double>& figure) {
+  return figure ? fmt::format("{:.2f}", *figure) : kNothing;
+}
+
+// In groups of three digits.
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<std::size_t>(i), ",");
+  }
+  return digits;
+}
+
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Spread spread_of(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  double sum = 0, squares = 0;
+  for (const double value : values) sum += value;
+  const auto count = static_cast<double>(values.size());
+  Spread spread{sum / count, std::nullopt};
+  if (values.size() < 2) return spread;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  spread.deviation = std::sqrt(squares / (count - 1));
+  return spread;
+}
+
+ReportTable report_table(const Comparison& comparison) {
+  const auto any = [&](auto has) { return std::ranges::any_of(comparison.rows, has); };
+  const bool notes = any([](const RowResult& row) { return !row.row.note.empty(); });
+  const bool top1 = any([](const RowResult& row) { return row.row.published.top1.has_value(); });
+  const bool top5 = any([](const RowResult& row) { return row.row.published.top5.has_value(); });
+
+  ReportTable table;
+  table.header = {"encoding"};
+  if (notes) table.header.push_back("what it is");
+  table.header.push_back("top-1 %");
+  if (top1) table.header.push_back("paper's top-1 %");
+  table.header.push_back("best epoch %");
+  table.header.push_back("top-5 %");
+  if (top5) table.header.push_back("paper's top-5 %");
+  for (const char* name : {"parameters", "time a run", "images/s", "peak memory", "runs"}) {
+    table.header.push_back(name);
+  }
+  for (const RowResult& row : comparison.rows) {
+    std::vector<std::string> cells{row.row.encoding.to_string()};
+    if (notes) cells.push_back(row.row.note);
+    cells.push_back(cell(row, &RunResult::top1, kPercent, 2));
+    if (top1) cells.push_back(published(row.row.published.top1));
+    cells.push_back(cell(row, &RunResult::best_top1, kPercent, 2));
+    cells.push_back(cell(row, &RunResult::top5, kPercent, 2));
+    if (top5) cells.push_back(published(row.row.published.top5));
+    cells.push_back(grouped(row.parameters));
+    cells.push_back(duration(row));
+    cells.push_back(
+        row.runs.empty()
+            ? kNothing
+            : fmt::format("{:.0f}",
+                          spread_of(values_of(row, &RunResult::images_per_second, 1)).mean));
+    cells.push_back(memory(row));
+    cells.push_back(std::to_string(row.runs.size()));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+std::string report_caption(const Comparison& comparison) {
+  const ComparisonPlan& plan = comparison.plan;
+  const train::RunConfig& common = plan.common;
+  std::string images = common.data.train_images > 0 ? fmt::format(" (the first {} training images)",
+                                                                  grouped(common.data.train_images))
+                                                    : "";
+  std::string text = fmt::format(
+      "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. Accuracy is that of the last epoch on the "
+      "test images{}.",
+      plan.model, common.data.name, images, plan.recipe, counted(common.recipe.epochs, "epoch"),
+      common.recipe.batch_size,
+      plan.seeds == 1 ? fmt::format("seed {}", common.seed)
+                      : fmt::format("seeds {} to {}", common.seed,
+                                    common.seed + static_cast<std::uint64_t>(plan.seeds) - 1),
+      common.device, plan.seeds == 1 ? "" : ", ± one deviation over the seeds");
+  if (!comparison.finished) text += " Not all runs are finished; the same command goes on.";
+  return text;
+}
+
+std::string markdown_report(const Comparison& comparison) {
+  const ReportTable table = report_table(comparison);
+  const auto line = [](const std::vector<std::string>& cells) {
+    std::string text = "|";
+    for (std::string cell : cells) {
+      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) {
+        cell.insert(at, "\\");
+      }
+      text += " " + cell + " |";
+    }
+    return text + "\n";
+  };
+  std::string text = report_caption(comparison) + "\n\n" + line(table.header) + "|";
+  for (std::size_t i = 0; i < table.header.size(); ++i) text += "---|";
+  text += "\n";
+  for (const auto& row : table.rows) text += line(row);
+  return text;
+}
+
+void write_reports(const Comparison& comparison, const std::filesystem::path& folder) {
+  const auto write = [&](const char* name, const std::string& text) {
+    io::AtomicFile file(folder / name);
+    file.write(text);
+    file.commit();
+  };
+  write("table.md", markdown_report(comparison));
+  write("results.json", json_report(comparison));
+  write("report.html", html_report(comparison));
+}
+
+}  // namespace sape2::study

@@ -1,0 +1,168 @@
+#include "study/svg_chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace sape2::study {
+namespace {
+
+constexpr double kWidth = 640, kHeight = 340;
+constexpr double kLeft = 54, kTop = 34, kRight = 16, kBottom = 46;
+constexpr std::size_t kColours = 8;
+
+using Points = std::vector<std::pair<double, double>>;
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void take_in(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+// Steps of 1, 2 or 5 times a power of ten, about five of them.
+double tick_step(const Range& range) {
+  const double rough = (range.high - range.low) / 5;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (rough <= factor * power * 1.001) return factor * power;
+  }
+  return 10 * power;
+}
+
+// The range widened to whole ticks.
+Range rounded(Range range) {
+  if (!(range.low <= range.high)) range = {0, 1};
+  if (range.high - range.low < 1e-9) range = {range.low - 0.5, range.high + 0.5};
+  const double step = tick_step(range);
+  return {std::floor(range.low / step) * step, std::ceil(range.high / step) * step};
+}
+
+class Chart {
+ public:
+  explicit Chart(const std::vector<ChartLine>& lines) : lines_(lines) {
+    Range ys;
+    for (const ChartLine& line : lines) {
+      for (const Points* points : {&line.points, &line.lower, &line.upper}) {
+        for (const auto& [x, y] : *points) {
+          xs_.take_in(x);
+          ys.take_in(y);
+        }
+      }
+    }
+    if (!(xs_.low <= xs_.high)) xs_ = {0, 1};
+    if (xs_.high - xs_.low < 1e-9) xs_ = {xs_.low - 0.5, xs_.high + 0.5};
+    ys_ = rounded(ys);
+  }
+
+  std::string draw(const std::string& title, const std::string& x_name) const {
+    std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}">)", kWidth,
+                                  kHeight, escaped_html(title));
+    svg +=
+        fmt::format(R"(<text x="{}" y="18" class="title">{}</text>)", kLeft, escaped_html(title));
+    svg += axes(x_name);
+    for (std::size_t i = 0; i < lines_.size(); ++i) svg += band(i);
+    for (std::size_t i = 0; i < lines_.size(); ++i) svg += line(i);
+    return svg + "</svg>\n";
+  }
+
+ private:
+  double at_x(double x) const {
+    return kLeft + (x - xs_.low) / (xs_.high - xs_.low) * (kWidth - kLeft - kRight);
+  }
+  double at_y(double y) const {
+    return kHeight - kBottom - (y - ys_.low) / (ys_.high - ys_.low) * (kHeight - kTop - kBottom);
+  }
+
+  std::string axes(const std::string& x_name) const {
+    std::string svg;
+    const double y_step = tick_step(ys_), x_step = std::max(1.0, tick_step(xs_));
+    for (int i = 0; ys_.low + i * y_step < ys_.high + y_step / 2; ++i) {
+      const double y = ys_.low + i * y_step;
+      svg += fmt::format(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft,
+                         kWidth - kRight, at_y(y), at_y(y));
+      svg += fmt::format(R"(<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{:.4g}</text>)",
+                         kLeft - 8, at_y(y) + 4, std::abs(y) < y_step / 1e6 ? 0 : y);
+    }
+    for (double x = std::ceil(xs_.low / x_step) * x_step; x <= xs_.high + 1e-9; x += x_step) {
+      svg +=
+          fmt::format(R"(<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{:.6g}</text>)",
+                      at_x(x), kHeight - kBottom + 18, x);
+    }
+    svg += fmt::format(R"(<line class="axis" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft,
+                       kWidth - kRight, at_y(ys_.low), at_y(ys_.low));
+    svg += fmt::format(R"(<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>)",
+                       (kLeft + kWidth - kRight) / 2, kHeight - 8, escaped_html(x_name));
+    return svg;
+  }
+
+  std::string placed(const Points& points) const {
+    std::string text;
+    for (const auto& [x, y] : points) text += fmt::format("{:.1f},{:.1f} ", at_x(x), at_y(y));
+    return text;
+  }
+
+  std::string band(std::size_t i) const {
+    const ChartLine& line = lines_[i];
+    if (line.lower.size() < 2) return "";
+    const Points back(line.upper.rbegin(), line.upper.rend());
+    return fmt::format(R"(<polygon class="band {}" points="{}{}"/>)", line_class(i),
+                       placed(line.lower), placed(back));
+  }
+
+  std::string line(std::size_t i) const {
+    const ChartLine& line = lines_[i];
+    std::string svg = fmt::format(R"(<polyline class="line {}{}" points="{}"/>)", line_class(i),
+                                  i >= kColours ? " again" : "", placed(line.points));
+    for (const auto& [x, y] : line.points) {
+      svg += fmt::format(
+          R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}, {:g}: {:.4g}</title></circle>)",
+          line_class(i), at_x(x), at_y(y), escaped_html(line.name), x, y);
+    }
+    return svg;
+  }
+
+  const std::vector<ChartLine>& lines_;
+  Range xs_, ys_;
+};
+
+}  // namespace
+
+std::string svg_chart(const std::string& title, const std::string& x_name,
+                      const std::vector<ChartLine>& lines) {
+  return Chart(lines).draw(title, x_name);
+}
+
+std::string line_class(std::size_t index) {
+  return fmt::format("s{}", index % kColours);
+}
+
+std::string escaped_html(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+}  // namespace sape2::study

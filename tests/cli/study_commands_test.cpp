@@ -1,0 +1,211 @@
+#include "sape2/components.h"
+#include "sape2/data/image.h"
+#include "sape2/data/shapes.h"
+#include "sape2/io/model_file.h"
+#include "sape2/nn/vit.h"
+
+#include "cli/run_sape2.h"
+#include "io/scratch_folder.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace sape2::cli::test {
+namespace {
+
+namespace fs = std::filesystem;
+using io::test::ScratchFolder;
+using nlohmann::json;
+
+fs::path save_model(const ScratchFolder& folder) {
+  const auto shapes = data::make_shapes({.split = data::Split::test, .count = 1});
+  nn::ModelConfig config;
+  config.vit.depth = 1;
+  config.vit.width = 16;
+  config.vit.heads = 2;
+  config.class_names = shapes.dataset.class_names;
+  const auto path = folder / "best.safetensors";
+  io::save_model(path, nn::ViT(config));
+  return path;
+}
+
+fs::path save_picture(const ScratchFolder& folder, const std::string& name) {
+  data::write_png(folder / name, {40, 50, 3, std::vector<std::uint8_t>(40 * 50 * 3, 77)});
+  return folder / name;
+}
+
+bool is_png(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  char head[8] = {};
+  stream.read(head, sizeof head);
+  return std::string(head, sizeof head) == "\x89PNG\r\n\x1a\n";
+}
+
+TEST(Eval, PrintsOneLineAFigure) {
+  const ScratchFolder folder;
+  const Outcome outcome =
+      run_sape2({"eval", save_model(folder), "--data", "shapes", "--images", "50"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  std::string name;
+  double value = 0;
+  std::vector<std::string> names;
+  while (lines >> name >> value) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"top-1", "top-5", "loss", "images"})) << outcome.out;
+}
+
+TEST(Eval, TakesARunFolderAndOtherSizesAndGivesJson) {
+  const ScratchFolder folder;
+  save_model(folder);
+  const Outcome outcome = run_sape2(
+      {"eval", folder.path(), "--data", "shapes", "--images", "20", "--size", "48", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result["height"], 48);
+  EXPECT_EQ(result["images"], 20);
+  std::int64_t counted = 0, right = 0;
+  for (std::size_t i = 0; i < result["confusion"].size(); ++i) {
+    for (const auto& count : result["confusion"][i]) counted += count.get<std::int64_t>();
+    right += result["confusion"][i][i].get<std::int64_t>();
+  }
+  EXPECT_EQ(counted, 20);
+  EXPECT_NEAR(result["top-1"].get<double>(), 100 * static_cast<double>(right) / 20, 1e-9);
+}
+
+TEST(Eval, DrawsTheConfusionMatrix) {
+  if (!SAPE2_HAVE_DRAWING) GTEST_SKIP() << "this build cannot draw";
+  const ScratchFolder folder;
+  const auto picture = folder / "confusion.png";
+  const Outcome outcome = run_sape2(
+      {"eval", save_model(folder), "--data", "shapes", "--images", "20", "--confusion", picture});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(is_png(picture));
+}
+
+TEST(Eval, RefusesClassesTheModelDoesNotKnow) {
+  const ScratchFolder folder;
+  nn::ModelConfig config;
+  config.vit.depth = 1;
+  config.vit.width = 16;
+  config.vit.heads = 2;
+  config.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  io::save_model(folder / "best.safetensors", nn::ViT(config));
+  expect_mistake(run_sape2({"eval", folder.path(), "--data", "shapes"}), 1, "\"a\"");
+}
+
+TEST(Eval, AnswersMistakesWithASentence) {
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  expect_mistake(run_sape2({"eval", model, "--data", "shape"}), 1, "\"shapes\"");
+  expect_mistake(run_sape2({"eval", folder / "none", "--data", "shapes"}), 1, "none");
+  expect_mistake(run_sape2({"eval", model, "--data", "shapes", "--size", "30"}), 1, "30×30");
+  expect_mistake(run_sape2({"eval", model, "--data", "shapes", "--device", "gpu"}), 1, "cuda");
+  expect_mistake(run_sape2({"eval", model}), 2, "--data");
+  expect_mistake(run_sape2({"eval", model, "--data", "shapes", "--split", "valid"}), 2, "valid");
+  const ScratchFolder empty;
+  expect_mistake(run_sape2({"eval", empty.path(), "--data", "shapes"}), 1, "best.safetensors");
+  expect_mistake(run_sape2({"eval", model, "--data", "shapes", "--images", "9", "--confusion",
+                            "/nowhere/at/all.png"}),
+                 1, "/nowhere/at/all.png");
+}
+
+TEST(Predict, NamesTheClassesOfEveryImage) {
+  if (!SAPE2_HAVE_IMAGES) GTEST_SKIP() << "this build reads no images";
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  const Outcome outcome = run_sape2({"predict", model, save_picture(folder, "one.png"),
+                                     save_picture(folder, "two.png"), "--top", "2", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  ASSERT_EQ(result.size(), 2u);
+  EXPECT_EQ(result[0]["predictions"].size(), 2u);
+  EXPECT_EQ(result[0]["predictions"], result[1]["predictions"]);
+  EXPECT_GE(result[0]["predictions"][0]["probability"], result[0]["predictions"][1]["probability"]);
+}
+
+TEST(Predict, GivesEachBadFileASentenceAndGoesOn) {
+  if (!SAPE2_HAVE_IMAGES) GTEST_SKIP() << "this build reads no images";
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  std::ofstream(folder / "torn.png") << "\x89PNG\r\n\x1a\nxxx";
+  const Outcome outcome = run_sape2({"predict", model, folder / "torn.png", folder / "missing.jpg",
+                                     save_picture(folder, "good.png")});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.out.find("good.png"), std::string::npos) << outcome.out;
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 2) << outcome.err;
+  EXPECT_NE(outcome.err.find("torn.png"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("missing.jpg"), std::string::npos) << outcome.err;
+  expect_mistake(run_sape2({"predict", model}), 2, "images");
+}
+
+std::vector<std::string> tiny_comparison(const fs::path& out) {
+  return {"compare",
+          "--encodings",
+          "ape,sape2-k[gain=-1]",
+          "--data",
+          "shapes",
+          "--model",
+          "vit-micro",
+          "--epochs",
+          "1",
+          "--warmup-epochs",
+          "0",
+          "--batch-size",
+          "32",
+          "--train-images",
+          "64",
+          "--test-images",
+          "20",
+          "--out",
+          out};
+}
+
+TEST(Compare, EndsWithTheTableAndTheReport) {
+  const ScratchFolder folder;
+  const Outcome first = run_sape2(tiny_comparison(folder / "out"));
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.out.find("sape2-k[gain=-1]"), std::string::npos) << first.out;
+  EXPECT_NE(first.out.find((folder / "out/report.html").native()), std::string::npos);
+  const Outcome second = run_sape2(tiny_comparison(folder / "out"));
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_NE(second.out.find("trained before"), std::string::npos) << second.out;
+}
+
+TEST(Compare, AnswersMistakesWithASentence) {
+  const ScratchFolder folder;
+  const std::string out = folder / "out";
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"compare", "--data", "shapes", "--out", out});
+    return run_sape2(more);
+  };
+  expect_mistake(with({}), 2, "--encodings");
+  expect_mistake(with({"--encodings", "ape", "--family"}), 2, "--family");
+  expect_mistake(with({"--paper", "table3"}), 2, "table3");
+  expect_mistake(with({"--encodings", "apee"}), 1, "\"ape\"");
+  expect_mistake(with({"--encodings", "ape,ape"}), 1, "twice");
+  expect_mistake(with({"--encodings", "ape", "--model", "vit-smal"}), 1, "\"vit-small\"");
+  expect_mistake(with({"--encodings", "ape", "--recipe", "quik"}), 1, "\"quick\"");
+  expect_mistake(with({"--encodings", "ape", "--learning-rate", "fast"}), 1, "learning_rate");
+  expect_mistake(with({"--encodings", "ape", "--seeds", "0"}), 2, "--seeds");
+  expect_mistake(with({"--encodings", "ape", "--image-size", "30"}), 1, "30");
+  EXPECT_FALSE(fs::exists(folder / "out")) << "a mistake must leave nothing behind";
+}
+
+TEST(Probe, PrintsEveryProbe) {
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  const Outcome outcome = run_sape2({"probe", model, "--images", "40", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  ASSERT_EQ(result.size(), 4u);
+  for (const auto& probe : result) EXPECT_FALSE(probe["reading"].get<std::string>().empty());
+  const Outcome text = run_sape2({"probe", model, "--images", "40", "--probes", "sizes"});
+  EXPECT_NE(text.out.find("64×64"), std::string::npos) << text.out;
+  expect_mistake(run_sape2({"probe", model, "--probes", "sizes,shift"}), 1, "shift");
+}
+
+}  // namespace
+}  // namespace sape2::cli::test
