@@ -9,11 +9,11 @@
 /// Differentiable attention with semantic-aware positions, as functions on LibTorch tensors.
 ///
 /// Each function calls the operator of the same name in the `sape2` namespace of LibTorch's
-/// dispatcher (`torch.ops.sape2.*` in Python), so it works with autograd on every device the library
-/// has kernels for. Shapes: `B` images, `h` heads, `N = prefix + rows·cols` tokens, head size `d`;
-/// patch `(y, x)` is token `prefix + y·cols + x`. Wrong arguments throw `c10::Error` with one
-/// sentence that names the argument, its value and what was expected. The attention operators can be
-/// differentiated once; a second backward is refused.
+/// dispatcher (`torch.ops.sape2.*` in Python), so it works with autograd on every device the
+/// library has kernels for. Shapes: `B` images, `h` heads, `N = prefix + rows·cols` tokens, head
+/// size `d`; patch `(y, x)` is token `prefix + y·cols + x`. Wrong arguments throw `c10::Error` with
+/// one sentence that names the argument, its value and what was expected. The attention operators
+/// can be differentiated once; a second backward is refused.
 namespace sape2::ops {
 
 /// The grid of patches, and how many prefix tokens (class token, registers) stand before it.
@@ -28,10 +28,11 @@ struct Grid {
 
 /// How gates become positions and positions become vectors (stage 1).
 struct VectorOptions {
-  std::string mode = "k";       ///< what meets the tables: "q", "k", or "qk" (both)
-  std::string span = "suffix";  ///< "suffix": sum to the end of the row; "between": signed, from i to m
-  at::Tensor gate_scale;        ///< 0-dim or [h]; undefined: 1/√d
-  at::Tensor gate_offset;       ///< 0-dim or [h]; undefined: 0. Scale 0, offset +inf: open gates
+  std::string mode = "k";  ///< what meets the tables: "q", "k", or "qk" (both)
+  std::string span =
+      "suffix";            ///< "suffix": sum to the end of the row; "between": signed, from i to m
+  at::Tensor gate_scale;   ///< 0-dim or [h]; undefined: 1/√d
+  at::Tensor gate_offset;  ///< 0-dim or [h]; undefined: 0. Scale 0, offset +inf: open gates
 };
 
 /// How a bias enters the attention (stage 2).
@@ -45,16 +46,16 @@ struct BiasOptions {
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      double scale = 0);
 
-/// SaPE² attention. Tables `ex`, `ey` are `[M, d]`, or `[h, M, d]` for tables of each head's own; in
-/// mode "qk" they have one more leading axis of 2, Q's tables, then K's. `form` is "distance" (the
-/// paper) or "direct".
+/// SaPE² attention. Tables `ex`, `ey` are `[M, d]`, or `[h, M, d]` for tables of each head's own;
+/// in mode "qk" they have one more leading axis of 2, Q's tables, then K's. `form` is "distance"
+/// (the paper) or "direct".
 at::Tensor sape2_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const at::Tensor& ex, const at::Tensor& ey, const Grid& grid,
                            const VectorOptions& vectors = {}, const std::string& form = "distance",
                            const BiasOptions& bias = {});
 
-/// Stage 1 alone: every patch's axis vectors `[B, h, rows·cols, cols]` and `[B, h, rows·cols, rows]`
-/// (mode "qk": a leading axis of 2).
+/// Stage 1 alone: every patch's axis vectors `[B, h, rows·cols, cols]` and `[B, h, rows·cols,
+/// rows]` (mode "qk": a leading axis of 2).
 std::pair<at::Tensor, at::Tensor> sape2_vectors(const at::Tensor& q, const at::Tensor& k,
                                                 const at::Tensor& ex, const at::Tensor& ey,
                                                 const Grid& grid,
@@ -66,18 +67,20 @@ at::Tensor distance_attention(const at::Tensor& q, const at::Tensor& k, const at
                               const at::Tensor& ux, const at::Tensor& uy, const Grid& grid,
                               const BiasOptions& bias = {});
 
-/// Stage 2 read directly: `b_in = zx_i[x_n] + zy_i[y_n]`, also known as decomposed relative position.
+/// Stage 2 read directly: `b_in = zx_i[x_n] + zy_i[y_n]`, also known as decomposed relative
+/// position.
 at::Tensor axial_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const at::Tensor& zx, const at::Tensor& zy, const Grid& grid,
                            const BiasOptions& bias = {.bias_inside = false});
 
-/// The bias itself, before the gain, as a full `[B, h, N, N]` tensor: for looking at, not for speed.
+/// The bias itself, before the gain, as a full `[B, h, N, N]` tensor: for looking at, not for
+/// speed.
 at::Tensor sape2_bias(const at::Tensor& q, const at::Tensor& k, const at::Tensor& ex,
                       const at::Tensor& ey, const Grid& grid, const VectorOptions& vectors = {},
                       const std::string& form = "distance");
 
-/// CoPE over the raster order of all tokens, table `e` `[M, d]`. `scale` (0: 1/√d) acts on the gates
-/// and on q·k; the interpolated `q·e` is added outside of it.
+/// CoPE over the raster order of all tokens, table `e` `[M, d]`. `scale` (0: 1/√d) acts on the
+/// gates and on q·k; the interpolated `q·e` is added outside of it.
 at::Tensor cope_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const at::Tensor& e, double scale = 0);
 
@@ -91,8 +94,8 @@ at::Tensor rope2d(const at::Tensor& x, const Grid& grid);
 at::Tensor rope2d_mixed(const at::Tensor& x, const at::Tensor& fx, const at::Tensor& fy,
                         const Grid& grid);
 
-/// While one of these lives, this thread's attention runs on the plain reference formulas instead of
-/// the fused kernels: the oracle for tests and benchmarks.
+/// While one of these lives, this thread's attention runs on the plain reference formulas instead
+/// of the fused kernels: the oracle for tests and benchmarks.
 class ReferenceGuard {
  public:
   ReferenceGuard();
