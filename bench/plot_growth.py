@@ -67,7 +67,7 @@ def main():
     panel(out, LEFT, "Time, forward and backward", times, "ms", [(2, "∝ N²")])
     panel(out, LEFT + PANEL + 120, "Memory beyond inputs and outputs", series(rows, "mib"), "MiB", [(1.5, "∝ N·(H+W)")])
     for index, name in enumerate(times):
-        x = LEFT + index * 150
+        x = LEFT + index * 210
         out.append(f'<rect x="{x}" y="{HEIGHT - 22}" width="14" height="6" fill="{COLOURS.get(name, "#335")}"/>')
         label = "plain, no bias (LibTorch)" if name == "plain" else f"{name}, fused"
         out.append(f'<text x="{x + 20}" y="{HEIGHT - 15}">{label}</text>')
