@@ -60,21 +60,35 @@ template <class T>
 void make_near(const Geometry& g, const VectorScratch& v, cudaStream_t stream) {
   near_vectors<T>({.geometry = g,
                    .sets = v.own_sets,
-                   .vectors = {v.own[0], v.own[1]},
+                   .from = {static_cast<const float*>(v.gradients[0]),
+                            static_cast<const float*>(v.gradients[1])},
                    .widths = {v.widths[0], v.widths[1]},
-                   .near = {v.near[0], v.near[1]},
+                   .near = {v.vectors[0], v.vectors[1]},
                    .norms = {v.norms[0], v.norms[1]}},
                   stream);
+}
+
+/// Where vectors are put at first.
+VectorPlaces<void*> own_places(Form form, const VectorScratch& v) {
+  const bool direct = form == Form::direct;
+  return {.axes = {direct ? v.vectors[0] : v.gradients[0], direct ? v.vectors[1] : v.gradients[1]},
+          .widths = {v.widths[0], v.widths[1]},
+          .wide = !direct,
+          .add_sets = direct};
+}
+
+/// Where the attention kernels leave the vectors' gradients.
+VectorPlaces<const void*> gradient_places(Form form, const VectorScratch& v) {
+  return {.axes = {v.gradients[0], v.gradients[1]},
+          .widths = {v.widths[0], v.widths[1]},
+          .wide = form == Form::distance,
+          .add_sets = form == Form::direct};
 }
 
 template <class T>
 void prepare_given(const Geometry& g, const AxisVectors& given, Form form, const VectorScratch& v,
                    cudaStream_t stream) {
-  import_vectors<T>({.geometry = g,
-                     .sets = static_cast<int>(given.sets),
-                     .add_sets = form == Form::direct,
-                     .given = {given.x, given.y},
-                     .own = {v.own[0], v.own[1]}},
+  import_vectors<T>(g, static_cast<int>(given.sets), {given.x, given.y}, own_places(form, v),
                     stream);
   if (form == Form::distance) make_near<T>(g, v, stream);
 }
@@ -82,10 +96,7 @@ void prepare_given(const Geometry& g, const AxisVectors& given, Form form, const
 template <class T>
 void prepare_sape2(const StageOneParams& stage, Form form, const VectorScratch& v,
                    cudaStream_t stream) {
-  stage_one_forward<T>(
-      {.stage = stage,
-       .vectors = {.axes = {v.own[0], v.own[1]}, .plain = false, .add_sets = form == Form::direct}},
-      stream);
+  stage_one_forward<T>({.stage = stage, .vectors = own_places(form, v)}, stream);
   if (form == Form::distance) make_near<T>(stage.geometry, v, stream);
 }
 
@@ -183,12 +194,8 @@ void biased_attention_backward(const AttentionInputs& in, const AxisVectors& vec
     using T = decltype(type);
     prepare_given<T>(geometry, vectors, form, scratch, stream);
     attention_backward<T>(p, bias_form(form, vectors.sets), stream);
-    export_gradients<T>({.geometry = geometry,
-                         .sets = sets,
-                         .add_sets = form == Form::direct,
-                         .own = {p.dx, p.dy},
-                         .gradients = {vector_gradients.dx, vector_gradients.dy}},
-                        stream);
+    export_gradients<T>(geometry, sets, gradient_places(form, scratch),
+                        {vector_gradients.dx, vector_gradients.dy}, stream);
   });
   SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
   sum_dgain(sums, geometry, backward.dgain, vector_gradients.dgain);
@@ -203,9 +210,10 @@ std::size_t sape2_attention_workspace(const AttentionInputs& in, const Encoding&
   check_encoding(encoding);
   Arena arena;
   const auto geometry = geometry_of(in.shape, in.dtype, {});
-  VectorScratch(arena, geometry, in.dtype, form, sets_of(encoding), backward);
+  if (backward) BackwardScratch(arena, geometry);
+  const VectorScratch vectors(arena, geometry, in.dtype, form, sets_of(encoding), backward);
   if (backward) {
-    BackwardScratch(arena, geometry);
+    arena.return_to(vectors.begin);
     StageOneScratch(arena, stage_one_params(geometry, in.q, in.k, encoding));
   }
   return arena.used();
@@ -241,9 +249,10 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   check_encoding(encoding);
   Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry = backward_geometry(in, saved, d);
-  const VectorScratch vectors(arena, geometry, in.dtype, form, sets_of(encoding), true);
   const BackwardScratch backward(arena, geometry);
+  const VectorScratch vectors(arena, geometry, in.dtype, form, sets_of(encoding), true);
   const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
+  arena.return_to(vectors.begin);
   const StageOneScratch partial(arena, stage);
 
   auto forward = attention_params(in, geometry);
@@ -252,10 +261,8 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   p.dx = vectors.gradients[0];
   p.dy = vectors.gradients[1];
   if (dgain != nullptr) p.dgain = backward.dgain;
-  const VectorPlaces<const void*> places{
-      .axes = {p.dx, p.dy}, .plain = false, .add_sets = form == Form::direct};
-  const auto back =
-      stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients, partial);
+  const auto back = stage_one_backward_params(stage, gradient_places(form, vectors), d.dq, d.dk,
+                                              encoding_gradients, partial);
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);

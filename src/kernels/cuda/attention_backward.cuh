@@ -4,7 +4,9 @@
 #include "kernels/cuda/bias.cuh"
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/rows_delta.cuh"
 #include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/stream.h"
 #include "kernels/cuda/wgmma.cuh"
 
 /// Attention backward in two passes over recomputed tiles. With queries along the rows a block
@@ -34,52 +36,8 @@ int backward_shared_bytes(const AttentionParams& p) {
               ColumnTokens<Columns, kColumns>::bytes();
   if constexpr (kIsDistance<Form>) bytes += BiasOf<T, kColumns / 8, Form>::bytes(p.vectors);
   if constexpr (Form == BiasForm::direct && KeysAlongRows)
-    bytes += DirectColumns<kColumns / 8>::bytes();
+    bytes += DirectColumns<T, kColumns / 8>::bytes();
   return bytes;
-}
-
-/// Sixteen bytes of a tensor as numbers.
-template <class T>
-__device__ void widen_piece(const uint4& piece, float (&numbers)[16 / sizeof(T)]) {
-  const std::uint32_t words[4] = {piece.x, piece.y, piece.z, piece.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (kIsWide<T>) {
-      numbers[i] = __uint_as_float(words[i]);
-    } else {
-      const float2 pair = unpack<T>(words[i]);
-      numbers[2 * i] = pair.x;
-      numbers[2 * i + 1] = pair.y;
-    }
-  }
-}
-
-/// dout · out of the rows of one block, into `delta`; a group of lanes takes a row.
-template <class T, int HeadSize>
-__device__ void rows_delta(const BackwardParams& p, int image, int head, int first_row,
-                           float* delta) {
-  constexpr int kPerPiece = Tile<T>::kPerPiece, kLanes = HeadSize / kPerPiece;
-  const auto& g = p.forward.geometry;
-  const auto out = head_of<T>(p.out, image, head), dout = head_of<T>(p.dout, image, head);
-  const int lane = threadIdx.x % kLanes, column = lane * kPerPiece;
-#pragma unroll 4
-  for (int r = threadIdx.x / kLanes; r < kRowTile; r += kThreads / kLanes) {
-    const int token = first_row + r;
-    float sum = 0.0F;
-    if (token < g.tokens && g.aligned && column < g.head_size) {
-      float a[kPerPiece], b[kPerPiece];
-      widen_piece<T>(*reinterpret_cast<const uint4*>(out.row(token) + column), a);
-      widen_piece<T>(*reinterpret_cast<const uint4*>(dout.row(token) + column), b);
-#pragma unroll
-      for (int i = 0; i < kPerPiece; ++i) sum += a[i] * b[i];
-    } else if (token < g.tokens) {
-      for (int c = column; c < min(column + kPerPiece, g.head_size); ++c)
-        sum += widen(out.row(token)[c]) * widen(dout.row(token)[c]);
-    }
-#pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (lane == 0) delta[r] = sum;
-  }
 }
 
 template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
@@ -181,8 +139,8 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
   float d_a[kOutPieces][4] = {};
   float d_da[KeysAlongRows ? kOutPieces : 1][4] = {};
   [[maybe_unused]] DistanceGradient<T, kPieces> near_gradient[kDistance ? 2 : 1];
-  [[maybe_unused]] DirectRowGradients<kPieces> direct_gradient(params, batch_head, row,
-                                                               bias_factor);
+  [[maybe_unused]] DirectRowGradients<T, kPieces> direct_gradient(params, batch_head, row,
+                                                                  bias_factor);
 
   const int tiles = tokens.tiles;
   for (int tile = 0; tile < tiles; ++tile) {
@@ -275,15 +233,14 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
   if constexpr (kDistance) {
 #pragma unroll
     for (int axis = 0; axis < 2; ++axis) {
-      const int entries = axis ? g.rows : g.cols;
-      float* const to = (axis ? params.dy : params.dx) +
-                        (set * g.batch_heads + batch_head) * entries * g.padded_tokens + row;
-      near_gradient[axis].finish(
-          bias.near(set, axis), first_entry, [&](int entry, int half, float value) {
-            if (entry >= entries) return;
-            float& place = to[std::int64_t(entry) * g.padded_tokens + 8 * half];
-            place = KeysAlongRows ? place + value : value;
-          });
+      const int width = axis ? p.vectors.width_y : p.vectors.width_x;
+      float* const to = static_cast<float*>(axis ? params.dy : params.dx) +
+                        ((set * g.batch_heads + batch_head) * g.padded_tokens + row) * width;
+      near_gradient[axis].finish(bias.near(set, axis), first_entry,
+                                 [&](int entry, int half, float value) {
+                                   float& place = to[8 * half * width + entry];
+                                   place = KeysAlongRows ? place + value : value;
+                                 });
     }
   }
   if (!first_part) return;
@@ -321,6 +278,8 @@ void launch_attention_backward(const BackwardParams& p, cudaStream_t stream) {
 
 template <class T>
 void attention_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream) {
+  if constexpr (!kIsWide<T>)
+    if (stream_backward<T>(p, form, stream)) return;
   dispatch_head_size<T>(p.forward.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {

@@ -4,6 +4,7 @@
 #include "kernels/cuda/bias.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/stream.h"
 #include "kernels/cuda/wgmma.cuh"
 
 /// Attention forward: a block takes 64 queries of one head and walks over all keys.
@@ -147,6 +148,8 @@ void launch_attention_forward(const AttentionParams& p, cudaStream_t stream) {
 /// The kernel for a head size (padded to the next compiled one) and a form of bias.
 template <class T>
 void attention_forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
+  if constexpr (!kIsWide<T>)
+    if (stream_forward<T>(p, form, stream)) return;
   dispatch_head_size<T>(p.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {

@@ -18,6 +18,6 @@ using BiasOf = std::conditional_t<
     Form == BiasForm::none, NoBias,
     std::conditional_t<
         kIsDistance<Form>, DistanceTiles<T, Pieces, Form == BiasForm::distance_pair ? 2 : 1>,
-        std::conditional_t<KeysAlongRows, DirectColumns<Pieces>, DirectRows<Pieces>>>>;
+        std::conditional_t<KeysAlongRows, DirectColumns<T, Pieces>, DirectRows<T, Pieces>>>>;
 
 }  // namespace sape2::kernels::cuda

@@ -7,27 +7,24 @@ VectorScratch::VectorScratch(Arena& arena, const Geometry& g, DType dtype, Form 
                              bool backward)
     : own_sets(form == Form::direct ? 1 : sets) {
   const std::int64_t rows = own_sets * g.batch_heads * g.padded_tokens;
+  const bool distance = form == Form::distance;
   for (int axis = 0; axis < 2; ++axis) {
-    const int entries = axis ? g.rows : g.cols;
-    widths[axis] = round_up(entries, 16);
-    own[axis] = arena.take_floats(rows * entries);
-    gradients[axis] = own[axis];
-    if (form == Form::distance) {
-      // The vectors are copied once more for the tiles, and their first place is free again.
-      near[axis] = arena.take_bytes(rows * widths[axis] * element_bytes(dtype));
-      norms[axis] = arena.take_floats(rows);
-    } else if (backward) {
-      gradients[axis] = arena.take_floats(rows * entries);
-    }
+    widths[axis] = round_up(axis ? g.rows : g.cols, 16);
+    if (distance || backward)
+      gradients[axis] =
+          arena.take_bytes(rows * widths[axis] * (distance ? 4 : element_bytes(dtype)));
+  }
+  begin = arena.place();
+  for (int axis = 0; axis < 2; ++axis) {
+    vectors[axis] = arena.take_bytes(rows * widths[axis] * element_bytes(dtype));
+    if (distance) norms[axis] = arena.take_floats(rows);
   }
 }
 
 VectorBuffers VectorScratch::view() const {
   return {.sets = own_sets,
-          .x = own[0],
-          .y = own[1],
-          .near_x = near[0],
-          .near_y = near[1],
+          .x = vectors[0],
+          .y = vectors[1],
           .norm_x = norms[0],
           .norm_y = norms[1],
           .width_x = widths[0],
@@ -41,7 +38,7 @@ BackwardScratch::BackwardScratch(Arena& arena, const Geometry& g)
 StageOneScratch::StageOneScratch(Arena& arena, const StageOneParams& stage) {
   for (int axis = 0; axis < 2; ++axis) {
     const auto& lines = stage.axes[axis];
-    const std::int64_t blocks = stage.geometry.batch_heads * lines.groups;
+    const std::int64_t blocks = stage.geometry.batch_heads * lines.chunks;
     dtables[axis] =
         arena.take_floats(blocks * stage.sets * lines.positions * stage.geometry.head_size);
     dgate_scale[axis] = arena.take_floats(blocks);

@@ -8,10 +8,12 @@ namespace sape2::kernels::cuda {
 /// Axis vectors as the attention kernels read them, and room for their gradients.
 struct VectorScratch {
   int own_sets = 1;  // the direct form adds sets up beforehand
-  float* own[2] = {};
-  float* gradients[2] = {};
-  void* near[2] = {};
-  float* norms[2] = {};
+  // In the inputs' type; the distance form's float32, and before that the vectors themselves, not
+  // yet shifted and rounded.
+  void* gradients[2] = {};
+  std::size_t begin = 0;  // what comes from here on is free once attention's passes are done
+  void* vectors[2] = {};  // in the inputs' type
+  float* norms[2] = {};   // distance form
   int widths[2] = {};
 
   VectorScratch(Arena& arena, const Geometry& g, DType dtype, Form form, int sets, bool backward);

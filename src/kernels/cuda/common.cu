@@ -44,13 +44,14 @@ std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t set
     return "the CUDA kernels take grids of up to " + std::to_string(kLongestLine) +
            " rows and columns, and there are " + std::to_string(shape.rows) + " × " +
            std::to_string(shape.cols) + "; use the reference operators";
-  // What a block keeps in shared memory: stage 1 forward, see stage_one_forward.cuh, and the
+  // What a block keeps in shared memory: stage 1 backward, see stage_one_backward.cuh, and the
   // backward pass over distances, see attention_backward.cuh.
   const std::int64_t element = element_bytes(dtype), head = shape.head_size <= 64 ? 64 : 128;
-  const std::int64_t pitch = head * element + (element == 4 ? 32 : 0);
-  const std::int64_t lines = std::max<std::int64_t>(kRowTile, (longest + 15) / 16 * 16);
-  const std::int64_t stage_one = (2 * lines + (element == 4 ? 0 : 2 * longest + 16)) * pitch +
-                                 kRowTile * (3 * longest + 20) * 4 + 8 * lines;
+  const std::int64_t padding = element == 4 ? 32 : 16, pitch = head * element + padding;
+  const std::int64_t line = (longest + 15) / 16 * 16, rows = std::max<std::int64_t>(kRowTile, line);
+  const std::int64_t stage_one = rows * (2 * pitch + line * element + padding + 4) +
+                                 (element == 4 ? 0 : (2 * longest + 16) * pitch) +
+                                 16 * (3 * longest + 20) * 4 + 2048;
   if (stage_one > shared_memory_limit())
     return "axis vectors of " + std::to_string(shape.rows) + " × " + std::to_string(shape.cols) +
            " patches with head size " + std::to_string(shape.head_size) +
@@ -139,9 +140,16 @@ AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool
     axis.table_first = static_cast<int>(reach - axis.origin);
     axis.positions = 2 * axis.origin + 1;
   }
-  axis.group = std::min(axis.lines, std::max(1, kRowTile / axis.length));
+  axis.line_rows = round_up(axis.length, 16);
+  axis.group = std::min(axis.lines, std::max(1, kRowTile / axis.line_rows));
   axis.groups = (axis.lines + axis.group - 1) / axis.group;
-  axis.group_rows = round_up(axis.group * axis.length, 16);
+  axis.group_rows = axis.group * axis.line_rows;
+  // Few blocks, since each has partial sums of its own, but enough for a large device.
+  constexpr std::int64_t kBlocks = 264;
+  axis.chunk = static_cast<int>(
+      std::min<std::int64_t>(axis.groups, (g.batch_heads * axis.groups + kBlocks - 1) / kBlocks));
+  axis.chunk = std::max(axis.chunk, 1);
+  axis.chunks = (axis.groups + axis.chunk - 1) / axis.chunk;
   return axis;
 }
 

@@ -24,20 +24,24 @@ struct PieceCursor {
 
 /// Queries along the rows of the tile. A lane's places of x stay the same from tile to tile, so
 /// x_i lives in registers; y_i is one number a grid row.
-template <int Pieces>
+template <class T, int Pieces>
 struct DirectRows {
   using Columns = GridColumns<Pieces * 8>;
 
-  const float* x;  // this head's (cols, padded_tokens), at this lane's first row
-  const float* y;
-  int stride;
+  const T* x[2];  // of this lane's rows
+  const T* y[2];
   float along_x[Pieces][4];  // times the factor of the bias in the logit
 
   __device__ DirectRows(const AttentionParams& p, std::int64_t batch_head, int /*first_row*/,
-                        int row, unsigned char* /*shared*/)
-      : x(p.vectors.x + batch_head * p.geometry.cols * p.geometry.padded_tokens + row),
-        y(p.vectors.y + batch_head * p.geometry.rows * p.geometry.padded_tokens + row),
-        stride(p.geometry.padded_tokens) {}
+                        int row, unsigned char* /*shared*/) {
+    const auto& v = p.vectors;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t token = batch_head * p.geometry.padded_tokens + row + 8 * half;
+      x[half] = static_cast<const T*>(v.x) + token * v.width_x;
+      y[half] = static_cast<const T*>(v.y) + token * v.width_y;
+    }
+  }
 
   __device__ void begin_part(const Columns& columns, int part, float factor) {
     PieceCursor at(0, columns.part_width);
@@ -47,8 +51,7 @@ struct DirectRows {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = part * columns.part_width + at.x + 2 * lane.t + e % 2;
-        along_x[piece][e] =
-            column < columns.cols ? factor * x[std::int64_t(column) * stride + e / 2 * 8] : 0.0F;
+        along_x[piece][e] = column < columns.cols ? factor * widen(x[e / 2][column]) : 0.0F;
       }
     }
   }
@@ -66,8 +69,8 @@ struct DirectRows {
         continue;
       }
       if (at.x == 0) {
-        along_y[0] = factor * y[std::int64_t(at.y) * stride];
-        along_y[1] = factor * y[std::int64_t(at.y) * stride + 8];
+        along_y[0] = factor * widen(y[0][at.y]);
+        along_y[1] = factor * widen(y[1][at.y]);
       }
 #pragma unroll
       for (int e = 0; e < 4; ++e)
@@ -77,22 +80,24 @@ struct DirectRows {
 };
 
 /// Gradient of the queries' vectors: sums of the logits' gradients along the tile's rows.
-template <int Pieces>
+template <class T, int Pieces>
 struct DirectRowGradients {
   using Columns = GridColumns<Pieces * 8>;
 
-  float* dx;  // this head's (cols, padded_tokens), at this lane's first row
-  float* dy;
-  int stride;
+  T* dx[2];  // of this lane's rows
+  T* dy[2];
   float factor;  // from logit to bias
   bool with_gain;
   float sum_x[Pieces][4];
 
   __device__ DirectRowGradients(const BackwardParams& p, std::int64_t batch_head, int row, float c)
-      : stride(p.forward.geometry.padded_tokens), factor(c), with_gain(p.dgain != nullptr) {
-    const auto& g = p.forward.geometry;
-    dx = p.dx + batch_head * g.cols * g.padded_tokens + row;
-    dy = p.dy + batch_head * g.rows * g.padded_tokens + row;
+      : factor(c), with_gain(p.dgain != nullptr) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t token = batch_head * p.forward.geometry.padded_tokens + row + 8 * half;
+      dx[half] = static_cast<T*>(p.dx) + token * p.forward.vectors.width_x;
+      dy[half] = static_cast<T*>(p.dy) + token * p.forward.vectors.width_y;
+    }
   }
 
   __device__ void begin_part() {
@@ -104,7 +109,7 @@ struct DirectRowGradients {
 
   /// Adds one tile; returns this lane's share of Σ gradient · y-part of the bias.
   __device__ float add(const Columns& columns, const typename Columns::Place& place,
-                       const float (&gradient)[Pieces][4], const float* y) {
+                       const float (&gradient)[Pieces][4], const T* const (&y)[2]) {
     const Lane lane;
     const int part = place.part, slots = columns.rows_per_tile * columns.part_width;
     PieceCursor at(place.first_row, columns.part_width);
@@ -129,9 +134,9 @@ struct DirectRowGradients {
           sum += __shfl_xor_sync(0xffffffffu, sum, 2);
           sum_y[half] = 0.0F;
           if (lane.t == 0) {
-            const std::int64_t entry = std::int64_t(row) * stride + half * 8;
-            if (with_gain) with_bias += sum * y[entry];
-            dy[entry] = (part == 0 ? 0.0F : dy[entry]) + factor * sum;
+            if (with_gain) with_bias += sum * widen(y[half][row]);
+            const float before = part == 0 ? 0.0F : widen(dy[half][row]);
+            dy[half][row] = narrow<T>(before + factor * sum);
           }
         }
       }
@@ -140,7 +145,7 @@ struct DirectRowGradients {
   }
 
   /// Writes the part's sums; returns this lane's share of Σ gradient · x-part of the bias.
-  __device__ float end_part(const Columns& columns, int part, const float* x) {
+  __device__ float end_part(const Columns& columns, int part, const T* const (&x)[2]) {
     const Lane lane;
     const int pieces = columns.part_width / 8;
     int across[Pieces];
@@ -162,9 +167,8 @@ struct DirectRowGradients {
       for (int e = 0; e < 4; ++e) {
         const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
         if (column >= columns.cols) continue;
-        const std::int64_t place = std::int64_t(column) * stride + e / 2 * 8;
-        if (with_gain) with_bias += sum[e] * x[place];
-        dx[place] = factor * sum[e];
+        if (with_gain) with_bias += sum[e] * widen(x[e / 2][column]);
+        dx[e / 2][column] = narrow<T>(factor * sum[e]);
       }
     }
     return with_bias;
@@ -173,7 +177,7 @@ struct DirectRowGradients {
 
 /// Keys along the rows of the tile: the bias of (key, query) is read from the queries' vectors,
 /// laid out in shared memory as (place, query), for just the places this block's keys stand at.
-template <int Pieces>
+template <class T, int Pieces>
 struct DirectColumns {
   static constexpr int kPitch = Pieces * 8 + 8;
   static constexpr int kMaxPlaces = kRowTile + 3;
@@ -181,19 +185,20 @@ struct DirectColumns {
   __host__ __device__ static int bytes() { return kSharedAlignment + 2 * kBuffer * 4; }
 
   float* buffers;  // two of (places + 1, kPitch)
-  const float* x;
-  const float* y;
-  int stride;
+  const T* x;
+  const T* y;
+  int width_x, width_y;
   int cols, first_key, x_places, y_first, y_places;
   int x_row[2], y_row[2];  // this lane's two keys in the buffer
 
   __device__ DirectColumns(const AttentionParams& p, std::int64_t batch_head, int first_row,
                            int row, unsigned char* shared) {
     const auto& g = p.geometry;
-    stride = g.padded_tokens;
     cols = g.cols;
-    x = p.vectors.x + batch_head * g.cols * stride;
-    y = p.vectors.y + batch_head * g.rows * stride;
+    width_x = p.vectors.width_x;
+    width_y = p.vectors.width_y;
+    x = static_cast<const T*>(p.vectors.x) + batch_head * g.padded_tokens * width_x;
+    y = static_cast<const T*>(p.vectors.y) + batch_head * g.padded_tokens * width_y;
     buffers = reinterpret_cast<float*>(shared);
     first_key = max(first_row, g.prefix) - g.prefix;
     const int last_key = min(first_row + kRowTile, g.tokens) - 1 - g.prefix;
@@ -212,19 +217,19 @@ struct DirectColumns {
       buffers[i / kPitch * kBuffer + zero * kPitch + i % kPitch] = 0.0F;
   }
 
-  /// Starts loading the vectors of queries first … first + 8·Pieces − 1.
+  /// Loads the vectors of queries first … first + 8·Pieces − 1.
   __device__ void load(int buffer, int first) const {
-    constexpr int kQuads = Pieces * 2;
-    for (int i = threadIdx.x; i < (x_places + y_places) * kQuads; i += blockDim.x) {
-      const int place = i / kQuads, quad = i % kQuads;
-      const float* from;
+    const int places = x_places + y_places;
+    for (int i = threadIdx.x; i < places * Pieces * 8; i += blockDim.x) {
+      const int query = i / places, place = i - query * places;
+      const std::int64_t token = first + query;
+      float value;
       if (place >= x_places) {
-        from = y + std::int64_t(y_first + place - x_places) * stride;
+        value = widen(y[token * width_y + y_first + place - x_places]);
       } else {
-        from = x + std::int64_t(cols <= kRowTile ? place : (first_key + place) % cols) * stride;
+        value = widen(x[token * width_x + (cols <= kRowTile ? place : (first_key + place) % cols)]);
       }
-      copy_async_16(buffers + buffer * kBuffer + place * kPitch + quad * 4, from + first + quad * 4,
-                    true);
+      buffers[buffer * kBuffer + place * kPitch + query] = value;
     }
   }
 

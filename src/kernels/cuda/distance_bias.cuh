@@ -131,8 +131,7 @@ struct DistanceTiles {
         auto& tiles = axes[set][axis];
         const std::int64_t head = set * p.geometry.batch_heads + batch_head;
         tiles.width = axis ? v.width_y : v.width_x;
-        tiles.vectors =
-            static_cast<const T*>(axis ? v.near_y : v.near_x) + head * padded * tiles.width;
+        tiles.vectors = static_cast<const T*>(axis ? v.y : v.x) + head * padded * tiles.width;
         tiles.norms = (axis ? v.norm_y : v.norm_x) + head * padded;
         tiles.shared = shared;
         shared += Tiles::bytes(tiles.width);

@@ -1,27 +1,20 @@
 #pragma once
 
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/lines.h"
 
-#include <cuda_runtime.h>
+#include <array>
 
 /// Axis vectors between a caller's layout, (sets, images, heads, patches, entries) in the inputs'
-/// type, and the kernels' own, float32 (sets or 1, batch_heads, entries, padded_tokens).
+/// type, and the kernels' own.
 namespace sape2::kernels::cuda {
 
-struct ExchangeParams {
-  Geometry geometry;
-  int sets;
-  bool add_sets;  // the kernels hold one set: the sum of all
-  const void* given[2];
-  float* own[2];
-  void* gradients[2];  // null: not wanted
-};
-
 template <class T>
-void import_vectors(const ExchangeParams& p, cudaStream_t stream);
+void import_vectors(const Geometry& geometry, int sets, const std::array<const void*, 2>& given,
+                    const VectorPlaces<void*>& own, cudaStream_t stream);
 
-/// From `own`, which holds gradients, to `gradients`.
+/// From the kernels' own gradients to a caller's; null: not wanted.
 template <class T>
-void export_gradients(const ExchangeParams& p, cudaStream_t stream);
+void export_gradients(const Geometry& geometry, int sets, const VectorPlaces<const void*>& own,
+                      const std::array<void*, 2>& gradients, cudaStream_t stream);
 
 }  // namespace sape2::kernels::cuda

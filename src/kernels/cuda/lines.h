@@ -8,21 +8,25 @@
 namespace sape2::kernels::cuda {
 
 /// One axis. Only table rows that a position can reach are looked at: a line of n patches has
-/// positions up to n.
+/// positions up to n. In a block every line takes a multiple of 16 rows: the 16 rows of a warp then
+/// belong to one line, and sums along lines are ordered alike in all of them.
 struct AxisLines {
   int length, lines;
   int position_stride, line_stride;  // in tokens
   int table_first;                   // the table row of the lowest reachable position
   int positions;                     // reachable table rows
   int origin;                        // position 0 among them
-  int group, groups;                 // lines one block takes, and how many blocks that makes
-  int group_rows;                    // patches of a group, to the next 16
+  int line_rows;                     // length to the next 16
+  int group, groups;                 // lines a block works on at once, and how many times that is
+  int group_rows;                    // group · line_rows
+  int chunk, chunks;                 // groups a block takes, and how many blocks a head gets
 
-  /// The token of patch `row` of group `index`; −1 behind the end.
+  /// The token of row `row` of group `index`; −1 where there is none.
   __host__ __device__ int token(const Geometry& g, int index, int row) const {
-    const int line = index * group + row / length;
-    if (row >= group * length || line >= lines) return -1;
-    return g.prefix + line * line_stride + row % length * position_stride;
+    const int in_group = row / line_rows, place = row - in_group * line_rows;
+    const int line = index * group + in_group;
+    if (place >= length || line >= lines) return -1;
+    return g.prefix + line * line_stride + place * position_stride;
   }
 };
 
@@ -41,14 +45,28 @@ struct StageOneParams {
   AxisLines axes[2];
 };
 
-/// Where stage 1 puts the vectors: float32 (sets or 1, batch_heads, entries, padded_tokens), the
-/// sets added up if `add_sets`, or, where `plain`, (sets, batch_heads, patches, entries) in the
-/// inputs' type. The gradients come the same way.
+/// How the vectors, or their gradients, lie in memory: (sets, batch_heads, tokens, pitch). `plain`:
+/// tokens are the patches alone and the pitch is the line's length, in the inputs' type; else
+/// tokens are padded, the pitch is `widths`, and the type float32 where `wide`.
 template <class Pointer>
 struct VectorPlaces {
   Pointer axes[2];
+  int widths[2];
   bool plain;
-  bool add_sets;
+  bool wide;
+  bool add_sets;  // there is one set, the sum of all (their gradients are then the same)
+
+  __host__ __device__ int pitch(const AxisLines& axis, int index) const {
+    return plain ? axis.length : widths[index];
+  }
+  /// The element a token's vector begins at.
+  __host__ __device__ std::int64_t place(const Geometry& g, const AxisLines& axis, int index,
+                                         int set, std::int64_t batch_head, int token) const {
+    const std::int64_t head = add_sets ? batch_head : set * g.batch_heads + batch_head;
+    return (head * (plain ? g.tokens - g.prefix : g.padded_tokens) + token -
+            (plain ? g.prefix : 0)) *
+           pitch(axis, index);
+  }
 };
 
 struct StageOneForward {

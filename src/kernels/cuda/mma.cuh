@@ -125,6 +125,29 @@ __device__ FragmentA<T> load_a(const Tile<T>& tile, int row, int column) {
   return a;
 }
 
+/// A = tileᵀ: its rows are the tile's columns column … column+15, k runs along the tile's rows row
+/// … row+15.
+template <class T>
+__device__ FragmentA<T> load_a_transposed(const Tile<T>& tile, int row, int column) {
+  FragmentA<T> a;
+  if constexpr (kIsWide<T>) {
+    const Lane lane;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int k = row + 2 * lane.t + i / 2 * 8, c = column + lane.g + i % 2 * 8;
+      a.r[i] = make_float2(tile.at(k, c), tile.at(k + 1, c));
+    }
+  } else {
+    const int lane = threadIdx.x % 32, matrix = lane / 8;
+    const auto address =
+        shared_address(tile.piece(row + lane % 8 + matrix / 2 * 8, column / 8 + matrix % 2));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(a.r[0]), "=r"(a.r[1]), "=r"(a.r[2]), "=r"(a.r[3])
+                 : "r"(address));
+  }
+  return a;
+}
+
 /// Two neighbouring pieces of B = tileᵀ: columns of B are the tile's rows row … row+15, k runs
 /// along the tile's columns column … column+15.
 template <class T>
@@ -179,6 +202,12 @@ __device__ FragmentA<T> as_a(const float (&left)[4], const float (&right)[4]) {
   set<T>(a.r[2], right[0], right[1]);
   set<T>(a.r[3], right[2], right[3]);
   return a;
+}
+
+/// Two neighbours of a fragment to a tile, column even.
+template <class T, class Pair>
+__device__ void store_pair(const Tile<T>& tile, int row, int column, const Pair& pair) {
+  *reinterpret_cast<Pair*>(&tile.at(row, column)) = pair;
 }
 
 // ----------------------------------------------------------------------------- whole products

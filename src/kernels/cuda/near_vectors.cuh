@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned row_tiles = g.padded_tokens / kRowTile, head_index = blockIdx.x / row_tiles;
   const int first = (blockIdx.x - head_index * row_tiles) * kRowTile;
   const std::int64_t head = head_index;  // of all sets
-  const float* const from = p.vectors[axis] + head * entries * g.padded_tokens;
+  const float* const from = p.from[axis] + head * g.padded_tokens * width;
   const Tile<T> tile{shared, kRowTile, width};
   float* const shift = reinterpret_cast<float*>(shared + Tile<T>::bytes(kRowTile, width));
 
@@ -32,16 +32,15 @@ __global__ void __launch_bounds__(kThreads)
     float sum = 0.0F;
     if (!kIsWide<T> && entry < entries)
       for (int s = 0; s < samples; ++s)
-        sum += from[std::int64_t(entry) * g.padded_tokens + g.prefix + s * (patches / samples)];
+        sum += from[std::int64_t(g.prefix + s * (patches / samples)) * width + entry];
     shift[entry] = sum / samples;
   }
   __syncthreads();
 #pragma unroll 8
   for (int i = threadIdx.x; i < width * kRowTile; i += kThreads) {
-    const int entry = i / kRowTile, row = i % kRowTile, token = first + row;
+    const int row = i / width, entry = i - row * width, token = first + row;
     const bool used = entry < entries && token >= g.prefix && token < g.tokens;
-    const float value =
-        used ? from[std::int64_t(entry) * g.padded_tokens + token] - shift[entry] : 0.0F;
+    const float value = used ? from[std::int64_t(first) * width + i] - shift[entry] : 0.0F;
     tile.at(row, entry) = narrow<T>(value);
   }
   publish_to_matrix_unit();

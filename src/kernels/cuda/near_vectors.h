@@ -9,10 +9,10 @@ namespace sape2::kernels::cuda {
 struct NearVectorParams {
   Geometry geometry;
   int sets;
-  const float* vectors[2];  // by axis: (sets, batch_heads, entries, padded_tokens)
-  int widths[2];            // entries to the next 16
-  void* near[2];            // (sets, batch_heads, padded_tokens, width)
-  float* norms[2];          // (sets, batch_heads, padded_tokens)
+  const float* from[2];  // by axis: (sets, batch_heads, padded_tokens, width)
+  int widths[2];         // entries to the next 16
+  void* near[2];         // the same, shifted and rounded
+  float* norms[2];       // (sets, batch_heads, padded_tokens)
 };
 
 template <class T>

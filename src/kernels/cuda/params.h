@@ -23,16 +23,13 @@ struct Geometry {
   bool aligned;  // all rows of q, k, v, out and their gradients lie at multiples of 16 bytes
 };
 
-/// Axis vectors as attention reads them.
+/// Axis vectors as attention reads them, in the inputs' type: (sets, batch_heads, padded_tokens,
+/// width), zeros for tokens that are no patches. Width: cols or rows to the next 16. The distance
+/// form has them shifted, and their squared lengths (sets, batch_heads, padded_tokens).
 struct VectorBuffers {
   int sets;
-  // Direct form, float32: (batch_heads, cols or rows, padded_tokens); prefix tokens have zeros.
-  const float* x;
-  const float* y;
-  // Distance form, in the inputs' type: (sets, batch_heads, padded_tokens, width), and their
-  // squared lengths (sets, batch_heads, padded_tokens). Width: cols or rows to the next 16.
-  const void* near_x;
-  const void* near_y;
+  const void* x;
+  const void* y;
   const float* norm_x;
   const float* norm_y;
   int width_x, width_y;
@@ -54,9 +51,9 @@ struct BackwardParams {
   ConstView out, dout;
   View dq, dk, dv;
   float* delta;  // (batch_heads, tokens): dout · out
-  // (sets, batch_heads, cols or rows, padded_tokens), float32; null: not wanted
-  float* dx;
-  float* dy;
+  // As the vectors; the direct form has the inputs' type here too, the distance form float32.
+  void* dx;
+  void* dy;
   float* dgain;  // (batch_heads, row tiles): partial sums; null: not wanted
 };
 

@@ -5,6 +5,7 @@
 namespace sape2::kernels::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634F;
+inline constexpr float kLn2 = 0.6931471805599453F;
 
 __device__ inline float power_of_2(float x) {
   float y;

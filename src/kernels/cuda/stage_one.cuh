@@ -5,7 +5,8 @@
 #include "kernels/cuda/mma.cuh"
 
 /// The pieces of stage 1: scores along a line, gates, positions, table values. One warp works on 16
-/// patches; one lane walks along one patch's line, so every sum has one order.
+/// patches of one line. Numbers along their line stay where tensor cores leave them, as
+/// line[piece][e]: of patch lane.g + e/2·8 at place piece·8 + 2·lane.t + e%2.
 namespace sape2::kernels::cuda {
 
 /// The reachable rows of one head's table.
@@ -61,83 +62,152 @@ __device__ float sigmoid(float x) {
   }
 }
 
-/// Where a position lies between two table rows. A position that is no number gets row 0 and keeps
-/// a weight that is none.
+/// Of the table's reachable rows a patch at place `own` of its line reaches a window: so many, from
+/// window_first on.
+__host__ __device__ inline int window_rows(const AxisLines& axis) {
+  return axis.positions <= axis.length ? axis.positions : axis.length + (axis.origin == 0);
+}
+__device__ inline int window_first(const AxisLines& axis, int own) {
+  return max(axis.origin - own, 0);
+}
+
+/// Where a position lies: between rows `below` and `above` of a patch's window, which are one where
+/// it is an integer or clamped. A position that is no number gets some row and a weight that is
+/// none.
 struct Between {
   int below, above;
   float weight;
-  bool clamped;
 
-  __device__ Between(float position, const AxisLines& axis) {
+  __device__ Between(float position, const AxisLines& axis, int first) {
     const float low = -axis.origin, high = axis.positions - 1 - axis.origin;
-    clamped = position < low || position > high;
-    const float p = position < low ? low : position > high ? high : position;
-    const float down = floorf(p);
-    weight = p - down;
-    below = static_cast<int>(fminf(fmaxf(down, low), high)) + axis.origin;
-    above = static_cast<int>(fminf(fmaxf(ceilf(p), low), high)) + axis.origin;
+    const float down = floorf(fminf(fmaxf(position, low), high));
+    weight = position < low || position > high ? 0.0F : position - down;
+    below = max(static_cast<int>(down) + axis.origin - first, 0);
+    above = below + (weight > 0.0F);
   }
 };
 
-/// The warp's 16 patches, rows first … first+15 of a group, and the group's rows they share lines
-/// with: those from `low` to `high`.
-struct RowTile {
-  int first, low, high;
+/// Of each row of a group, its token; in shared memory. Ends with a barrier.
+__device__ inline void note_tokens(const AxisLines& axis, const Geometry& g, int group,
+                                   int* tokens) {
+  for (int row = threadIdx.x; row < axis.group_rows; row += kThreads)
+    tokens[row] = axis.token(g, group, row);
+  __syncthreads();
+}
 
-  __device__ RowTile(const AxisLines& axis, int first_row) : first(first_row) {
-    const int last = min(first_row + 15, axis.group * axis.length - 1);
-    low = first_row / axis.length * axis.length / 16 * 16;
-    high = (last / axis.length + 1) * axis.length;
-  }
-};
-
-/// Of each row of a group: its token, and the row at which its line begins; in shared memory.
-struct RowTokens {
-  int* tokens;
-  int* line_begin;
-
-  __host__ __device__ static int bytes(const AxisLines& axis) { return 2 * axis.group_rows * 4; }
-  __device__ RowTokens(const AxisLines& axis, const Geometry& g, int group, int* shared)
-      : tokens(shared), line_begin(shared + axis.group_rows) {
-    for (int row = threadIdx.x; row < axis.group_rows; row += kThreads) {
-      tokens[row] = axis.token(g, group, row);
-      line_begin[row] = row / axis.length * axis.length;
-    }
-    __syncthreads();
-  }
-};
-
-/// q·k of the warp's patches with all patches of their lines, as scores[row][place in the line].
-/// Every score goes through `change` first.
-template <class T, int HeadSize, class Change>
-__device__ void line_scores(const AxisLines& axis, const RowTokens& tokens, const RowTile& rows,
-                            const Tile<T>& q, const Tile<T>& k, float* scores, int pitch,
-                            Change change) {
-  const Lane lane;
-  for (int column = rows.low; column < rows.high; column += 16) {
-    float c[2][4] = {};
+/// q·k of patches first … first+15 of a group with all patches of their line, which begins at row
+/// `begin`.
+template <class T, int HeadSize, int Pieces>
+__device__ void line_scores(float (&line)[Pieces][4], const AxisLines& axis, const Tile<T>& q,
+                            const Tile<T>& k, int first, int begin) {
 #pragma unroll
-    for (int kk = 0; kk < HeadSize; kk += 16) {
-      const auto a = load_a(q, rows.first, kk);
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) line[piece][e] = 0.0F;
+#pragma unroll
+  for (int kk = 0; kk < HeadSize; kk += 16) {
+    const auto a = load_a(q, first, kk);
+#pragma unroll
+    for (int piece = 0; piece < Pieces; piece += 2) {
+      if (piece * 8 >= axis.line_rows) break;
       FragmentB<T> b[2];
-      load_b_rows(b, k, column, kk);
-      multiply_add(c[0], a, b[0]);
-      multiply_add(c[1], a, b[1]);
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = lane.g + half * 8;
-      const int line_begin = tokens.line_begin[rows.first + row];
-#pragma unroll
-      for (int piece = 0; piece < 2; ++piece)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int place = column + piece * 8 + 2 * lane.t + e - line_begin;
-          if (place >= 0 && place < axis.length)
-            scores[row * pitch + place] = change(c[piece][2 * half + e]);
-        }
+      load_b_rows(b, k, begin + piece * 8, kk);
+      multiply_add(line[piece], a, b[0]);
+      multiply_add(line[piece + 1], a, b[1]);
     }
   }
+}
+
+/// Calls use(piece, e, place) for every number of a line that belongs to a place.
+template <int Pieces, class Use>
+__device__ void for_each_place(int length, Use use) {
+  const Lane lane;
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int place = piece * 8 + 2 * lane.t + e % 2;
+      if (place < length) use(piece, e, place);
+    }
+}
+
+/// Running sums along lines, in place: each number becomes the sum of itself and all before it (or
+/// behind it, where not `FromBegin`).
+template <bool FromBegin, int Pieces>
+__device__ void running_sums(float (&line)[Pieces][4]) {
+  constexpr unsigned kAll = 0xffffffffu;
+  const int t = FromBegin ? threadIdx.x % 4 : 3 - threadIdx.x % 4;  // lanes that come before
+  const auto of_lane = [](float x, int distance) {
+    return FromBegin ? __shfl_up_sync(kAll, x, distance, 4)
+                     : __shfl_down_sync(kAll, x, distance, 4);
+  };
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float carry = 0.0F;
+#pragma unroll
+    for (int i = 0; i < Pieces; ++i) {
+      const int piece = FromBegin ? i : Pieces - 1 - i;
+      float& first = line[piece][2 * half + !FromBegin];
+      float& second = line[piece][2 * half + FromBegin];
+      float sum = first + second;
+      const float one = of_lane(sum, 1);
+      if (t >= 1) sum += one;
+      const float two = of_lane(sum, 2);
+      if (t >= 2) sum += two;
+      const float before = of_lane(sum, 1);
+      first += carry + (t >= 1 ? before : 0.0F);
+      second += first;
+      carry += __shfl_sync(kAll, sum, FromBegin ? 3 : 0, 4);
+    }
+  }
+}
+
+/// Sums along lines by span: forward, from gates to positions; backward, from the positions'
+/// gradients to the gates'. `own` is the place of the lane's first patch; the other is own + 8.
+template <bool Forward, int Pieces>
+__device__ void sum_by_span(float (&line)[Pieces][4], Span span, int own) {
+  if (span == Span::suffix) return running_sums<!Forward>(line);
+  const Lane lane;
+  float left[Pieces][4];
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int offset = piece * 8 + 2 * lane.t + e % 2 - own - e / 2 * 8;
+      left[piece][e] = offset < 0 ? line[piece][e] : 0.0F;
+      if (offset <= 0) line[piece][e] = 0.0F;
+    }
+  running_sums<Forward>(line);
+  running_sums<!Forward>(left);
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int offset = piece * 8 + 2 * lane.t + e % 2 - own - e / 2 * 8;
+      line[piece][e] = offset > 0 ? line[piece][e] : offset < 0 ? -left[piece][e] : 0.0F;
+    }
+}
+
+/// Positions of a warp's patches from their scores; what lies behind the line's end means nothing.
+template <class T, int Pieces>
+__device__ void line_positions(float (&position)[Pieces][4], const float (&score)[Pieces][4],
+                               const AxisLines& axis, Span span, int own, float gate_scale,
+                               float gate_offset) {
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) position[piece][e] = 0.0F;
+  for_each_place<Pieces>(axis.length, [&](int piece, int e, int) {
+    position[piece][e] = sigmoid<T>(gate_scale * score[piece][e] + gate_offset);
+  });
+  sum_by_span<true>(position, span, own);
+}
+
+/// What a patch's window holds of a table row, 0 outside of it.
+__device__ inline float window_at(const float* window, const AxisLines& axis, int own, int row,
+                                  int pitch) {
+  const unsigned place = row - window_first(axis, own);
+  return place < unsigned(pitch) ? window[place] : 0.0F;
 }
 
 /// The reachable rows of a head's table as a product needs them: 16-bit types keep them, rounded,
@@ -150,11 +220,25 @@ struct TableTile {
   __host__ __device__ static int bytes(const AxisLines& axis) {
     return kIsWide<T> ? 0 : Tile<T>::bytes(round_up(axis.positions, 16), HeadSize);
   }
-  __device__ TableTile(const TableView& table, unsigned char* shared)
+  /// `load`: false where the tile is there already.
+  __device__ TableTile(const TableView& table, unsigned char* shared, bool load = true)
       : view(table), tile{shared, round_up(table.rows, 16), HeadSize} {
     if constexpr (!kIsWide<T>) {
-      constexpr int kPairs = HeadSize / 2;
+      if (!load) return;
+      if (view.head_size == HeadSize && reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0) {
+        constexpr int kQuads = HeadSize / 4;
 #pragma unroll 8
+        for (int i = threadIdx.x; i < tile.rows * kQuads; i += kThreads) {
+          const int row = i / kQuads;
+          float4 quad = reinterpret_cast<const float4*>(view.data)[min(i, view.rows * kQuads - 1)];
+          if (row >= view.rows) quad = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+          *reinterpret_cast<uint2*>(&tile.at(row, i % kQuads * 4)) =
+              make_uint2(pack<T>(quad.x, quad.y), pack<T>(quad.z, quad.w));
+        }
+        return;
+      }
+      constexpr int kPairs = HeadSize / 2;
+#pragma unroll 4
       for (int i = threadIdx.x; i < tile.rows * kPairs; i += kThreads) {
         const float2 pair = view.pair_at(i / kPairs, i % kPairs * 2);
         *reinterpret_cast<std::uint32_t*>(&tile.at(i / kPairs, i % kPairs * 2)) =
@@ -163,12 +247,15 @@ struct TableTile {
     }
   }
 
-  /// a·table of the warp's patches, as values[row][reachable table row].
-  __device__ void values(const RowTile& rows, const Tile<T>& a, float* values, int pitch) const {
+  /// a·table of patches first … first+15, the first at place `own`, as values[row][place in the
+  /// row's window].
+  __device__ void values(const AxisLines& axis, int first, int own, const Tile<T>& a, float* values,
+                         int pitch) const {
     const Lane lane;
+    const int windows[2] = {window_first(axis, own + lane.g), window_first(axis, own + lane.g + 8)};
     FragmentA<T> fragments[HeadSize / 16];
 #pragma unroll
-    for (int k = 0; k < HeadSize / 16; ++k) fragments[k] = load_a(a, rows.first, 16 * k);
+    for (int k = 0; k < HeadSize / 16; ++k) fragments[k] = load_a(a, first, 16 * k);
     for (int row = 0; row < view.rows; row += 16) {
       float c[2][4] = {};
 #pragma unroll
@@ -186,15 +273,20 @@ struct TableTile {
 #pragma unroll
       for (int piece = 0; piece < 2; ++piece)
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          values[(lane.g + e / 2 * 8) * pitch + row + piece * 8 + 2 * lane.t + e % 2] = c[piece][e];
+        for (int e = 0; e < 4; ++e) {
+          const unsigned place = row + piece * 8 + 2 * lane.t + e % 2 - windows[e / 2];
+          if (place < unsigned(pitch)) values[(lane.g + e / 2 * 8) * pitch + place] = c[piece][e];
+        }
     }
   }
 
-  /// c += d · table, where d[row][reachable table row] belongs to the warp's patches.
-  __device__ void add_product(float (&c)[HeadSize / 8][4], const float* d, int pitch) const {
+  /// c += d · table, where d[row][place in the row's window] belongs to patches, the first at place
+  /// `own`.
+  __device__ void add_product(float (&c)[HeadSize / 8][4], const AxisLines& axis, int own,
+                              const float* d, int pitch) const {
     for (int row = 0; row < view.rows; row += 16) {
-      const auto fragment = make_a<T>([&](int r, int k) { return d[r * pitch + row + k]; });
+      const auto fragment = make_a<T>(
+          [&](int r, int k) { return window_at(d + r * pitch, axis, own + r, row + k, pitch); });
 #pragma unroll
       for (int piece = 0; piece < HeadSize / 8; piece += 2) {
         FragmentB<T> b[2];
@@ -211,28 +303,28 @@ struct TableTile {
   }
 };
 
-/// One patch's positions from the gates of its line, in place; `own` is its place in it.
-__device__ inline void line_positions(Span span, int length, int own, float* line) {
-  float sum = 0.0F;
-  if (span == Span::suffix) {
-#pragma unroll 4
-    for (int m = length - 1; m >= 0; --m) line[m] = sum += line[m];
-    return;
-  }
-#pragma unroll 4
-  for (int m = own + 1; m < length; ++m) line[m] = sum += line[m];
-  sum = 0.0F;
-#pragma unroll 4
-  for (int m = own - 1; m >= 0; --m) line[m] = sum -= line[m];
-  line[own] = 0.0F;
-}
-
 /// Row pitches of the float32 scratch, odd so that neighbouring rows fall into different banks.
 __host__ __device__ inline int line_pitch(const AxisLines& axis) {
   return axis.length | 1;
 }
 __host__ __device__ inline int table_pitch(const AxisLines& axis) {
-  return round_up(axis.positions, 16) + 1;
+  return (window_rows(axis) + 1) | 1;
+}
+
+/// Calls use(integral_constant) with the compiled head size; stage 1 is small, so there are two.
+template <class Use>
+void dispatch_stage_one_head(int head_size, Use use) {
+  if (head_size <= 64) return use(std::integral_constant<int, 64>());
+  return use(std::integral_constant<int, 128>());
+}
+
+/// Calls use(integral_constant) with the number of 8-wide pieces that holds both axes' lines.
+template <class Use>
+void dispatch_line_pieces(const AxisLines (&axes)[2], Use use) {
+  const int rows = axes[0].line_rows > axes[1].line_rows ? axes[0].line_rows : axes[1].line_rows;
+  if (rows <= 32) return use(std::integral_constant<int, 4>());
+  if (rows <= 64) return use(std::integral_constant<int, 8>());
+  return use(std::integral_constant<int, 16>());
 }
 
 }  // namespace sape2::kernels::cuda

@@ -3,55 +3,98 @@
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/stage_one.cuh"
 
-/// Stage 1 backward, one axis a launch: a block takes a group of lines of one head, recomputes
+/// Stage 1 backward, one axis a launch: a block takes some groups of lines of one head, recomputes
 /// gates, positions and table values, and turns the vectors' gradients into those of q, k, tables
-/// and gates. Row tiles of 16 patches belong to warps in turn; `chunk` of them are in work at once.
+/// and gates. A warp takes 16 patches, in lines of more than 64 twice 16.
 namespace sape2::kernels::cuda {
-
-/// A warp keeps the key gradients of at most two row tiles in registers.
-inline constexpr int kMaxLine = 16 * kWarps * 2;
-
-/// One lane walks along a line, so blocks must hide each other's waits.
-template <class T, int HeadSize>
-inline constexpr int kStageOneBlocks = kIsWide<T> || HeadSize > 64 ? 1 : 3;
 
 struct StageOneBackwardAxis {
   StageOneBackward all;
   int axis;
-  int chunk;  // row tiles at once: 4, 2 or 1
+  int turns;  // the warps' scratch is shared by so many of them, one after another: 1, 2 or 4
 };
 
+/// The float32 scratch of one warp: positions of its patches, then the table's values, which give
+/// way to their gradients.
+__host__ __device__ inline int warp_scratch(const AxisLines& axis) {
+  return 16 * (line_pitch(axis) + table_pitch(axis));
+}
+
 template <class T, int HeadSize>
-int stage_one_backward_bytes(const AxisLines& axis, int chunk) {
-  return 2 * Tile<T>::bytes(axis.group_rows, HeadSize) + TableTile<T, HeadSize>::bytes(axis) +
-         16 * chunk * (3 * line_pitch(axis) + table_pitch(axis)) * 4 + RowTokens::bytes(axis);
+int stage_one_backward_bytes(const AxisLines& axis, int turns) {
+  return kSharedAlignment + 2 * Tile<T>::bytes(axis.group_rows, HeadSize) +
+         TableTile<T, HeadSize>::bytes(axis) + Tile<T>::bytes(axis.group_rows, axis.line_rows) +
+         kWarps / turns * warp_scratch(axis) * 4 + axis.group_rows * 4;
 }
 
-/// Gradient of interpolation for one patch: d spread over the table values' gradients.
-__device__ inline void spread_over_table(const AxisLines& axis, const float* positions,
-                                         const float* d, float* dz) {
+/// Gradient of interpolation for one patch: d spread over the table values' gradients. Positions
+/// go up or down a line in small steps, so sums stay in registers until a step leaves their row.
+template <class Number>
+__device__ void spread_over_table(const AxisLines& axis, int window,
+                                  const float* __restrict__ positions, const Number* __restrict__ d,
+                                  float* __restrict__ dz) {
+  int row = 0;
+  float below = 0.0F, above = 0.0F;
+#pragma unroll 8
   for (int m = 0; m < axis.length; ++m) {
-    const Between at(positions[m], axis);
-    const float dm = d[m];
-    dz[at.above] += at.weight * dm;
-    dz[at.below] += (1.0F - at.weight) * dm;
+    const Between at(positions[m], axis, window);
+    const float dm = widen(d[m]);
+    if (at.below != row) {
+      dz[row] += below;
+      dz[row + 1] += above;
+      row = at.below;
+      below = above = 0.0F;
+    }
+    below = fmaf(1.0F - at.weight, dm, below);
+    above = fmaf(at.weight, dm, above);
   }
+  dz[row] += below;
+  dz[row + 1] += above;
 }
 
-/// Positions' gradients to gates' gradients for one patch, in place.
-__device__ inline void back_through_positions(Span span, int length, int own, float* line) {
-  float sum = 0.0F;
-  if (span == Span::suffix) {
-#pragma unroll 4
-    for (int j = 0; j < length; ++j) line[j] = sum += line[j];
+/// This lane's two rows of the vectors' gradients; null, and places behind the line's end: zeros.
+template <class Number, int Pieces>
+__device__ void load_gradients(float (&line)[Pieces][4], const Number* first, const Number* second,
+                               int length) {
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) line[piece][e] = 0.0F;
+  for_each_place<Pieces>(length, [&](int piece, int e, int place) {
+    const Number* const from = e < 2 ? first : second;
+    if (from != nullptr) line[piece][e] = widen(from[place]);
+  });
+}
+
+/// One of this lane's rows of a result to a row of float32 sums, or added to it: all is read before
+/// the first pair is written.
+template <int Pieces>
+__device__ void sum_row(float* to, const float (&c)[Pieces][4], int half, int head_size, bool add) {
+  const Lane lane;
+  if (head_size % 2 != 0) {
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int column = piece * 8 + 2 * lane.t + e;
+        if (column < head_size) to[column] = (add ? to[column] : 0.0F) + c[piece][2 * half + e];
+      }
     return;
   }
-#pragma unroll 4
-  for (int j = length - 1; j > own; --j) line[j] = sum += line[j];
-  sum = 0.0F;
-#pragma unroll 4
-  for (int j = 0; j < own; ++j) line[j] = sum -= line[j];
-  line[own] = 0.0F;
+  float2 pairs[Pieces];
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece) {
+    const int column = piece * 8 + 2 * lane.t;
+    pairs[piece] = add && column < head_size ? *reinterpret_cast<const float2*>(to + column)
+                                             : make_float2(0.0F, 0.0F);
+  }
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece) {
+    const int column = piece * 8 + 2 * lane.t;
+    if (column < head_size)
+      *reinterpret_cast<float2*>(to + column) =
+          make_float2(pairs[piece].x + c[piece][2 * half], pairs[piece].y + c[piece][2 * half + 1]);
+  }
 }
 
 /// Adds one of this lane's rows of a result to a row of a tensor. In the aligned case all is read,
@@ -61,15 +104,13 @@ __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int hea
                            bool aligned) {
   const Lane lane;
   if (!aligned) {
-#pragma unroll 1
-    for (int column = 2 * lane.t; column < head_size; column += 8)
 #pragma unroll
-      for (int piece = 0; piece < Pieces; ++piece)
-        if (column / 8 == piece) {
-          to[column] = narrow<T>(widen(to[column]) + c[piece][2 * half]);
-          if (column + 1 < head_size)
-            to[column + 1] = narrow<T>(widen(to[column + 1]) + c[piece][2 * half + 1]);
-        }
+    for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int column = piece * 8 + 2 * lane.t + e;
+        if (column < head_size) to[column] = narrow<T>(widen(to[column]) + c[piece][2 * half + e]);
+      }
     return;
   }
   using Pair = std::conditional_t<kIsWide<T>, float2, std::uint32_t>;
@@ -91,250 +132,232 @@ __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int hea
   }
 }
 
-template <class T, int HeadSize, int TilesPerWarp>
-__global__ void __launch_bounds__(kThreads, kStageOneBlocks<T, HeadSize>)
+template <class T, int HeadSize, int Pieces>
+__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pieces <= 8 ? 3 : 1)
     stage_one_backward_kernel(const __grid_constant__ StageOneBackwardAxis params) {
   constexpr int kPieces = HeadSize / 8;
-  extern __shared__ __align__(128) unsigned char shared[];
+  constexpr int kRounds = Pieces > 8 ? 2 : 1;
+  extern __shared__ unsigned char unaligned[];
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
   const AxisLines axis = p.axes[params.axis];
-  const unsigned head_index = blockIdx.x / unsigned(axis.groups);
-  const int group = blockIdx.x - head_index * axis.groups;
+  const unsigned head_index = blockIdx.x / unsigned(axis.chunks);
+  const int first_group = (blockIdx.x - head_index * axis.chunks) * axis.chunk;
+  const int last_group = min(first_group + axis.chunk, axis.groups);
   const int image = head_index / unsigned(g.heads), head = head_index - image * g.heads;
   const std::int64_t batch_head = head_index;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Lane at;
 
-  // Shared memory: q and k of the group, the table; for the rows in work: positions (before and
-  // after that scores), the gradients of positions and of vectors, and table values, which give way
-  // to their gradients.
-  const Tile<T> q{shared, axis.group_rows, HeadSize};
-  unsigned char* place = shared + Tile<T>::bytes(axis.group_rows, HeadSize);
+  // Shared memory: q and k of the group, the table, the scores' gradients, the warps' scratch.
+  unsigned char* place = aligned_shared(unaligned);
+  const Tile<T> q{place, axis.group_rows, HeadSize};
+  place += Tile<T>::bytes(axis.group_rows, HeadSize);
   const Tile<T> k{place, axis.group_rows, HeadSize};
   place += Tile<T>::bytes(axis.group_rows, HeadSize);
   unsigned char* const table_place = place;
   place += TableTile<T, HeadSize>::bytes(axis);
-  const int chunk_rows = 16 * params.chunk;
+  const Tile<T> dscores{place, axis.group_rows, axis.line_rows};
+  place += Tile<T>::bytes(axis.group_rows, axis.line_rows);
   const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
-  float* const positions = reinterpret_cast<float*>(place);
-  float* const dp = positions + chunk_rows * pitch;
-  float* const given = dp + chunk_rows * pitch;
-  float* const values = given + chunk_rows * pitch;
-  int* const next = reinterpret_cast<int*>(values + chunk_rows * value_pitch);
-
-  const RowTokens row_tokens(axis, g, group, next);
-  const auto token_of = [&](int row) { return row_tokens.tokens[row]; };
-  load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
-  load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
-  commit_copies();
-  wait_for_copies<0>();
-  __syncthreads();
+  float* const all_scratch = reinterpret_cast<float*>(place);
+  const int turns = params.turns;
+  float* const positions = all_scratch + warp / turns * warp_scratch(axis);
+  float* const values = positions + 16 * pitch;
+  int* const tokens = reinterpret_cast<int*>(all_scratch + kWarps / turns * warp_scratch(axis));
+  const auto token_of = [&](int row) { return tokens[row]; };
 
   const auto& from = params.all.gradients;
-  // (entry, token) or (patch, entry); called with a row's token, then read entry by entry
-  const int given_stride = from.plain ? 1 : g.padded_tokens;
-  const auto given_place = [&](int set, int token) {
-    const std::int64_t index = from.add_sets ? batch_head : set * g.batch_heads + batch_head;
-    return from.plain ? (index * (g.tokens - g.prefix) + token - g.prefix) * axis.length
-                      : index * axis.length * g.padded_tokens + token;
-  };
-
   const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
   const float gate_offset = per_head(p.gate_offset, head, 0.0F);
-  const int rows_used = axis.group * axis.length;
-  const int tiles = axis.group_rows / 16;
-  float dscale = 0.0F, doffset = 0.0F;
-  float dk[TilesPerWarp][kPieces][4] = {};
-  for (int first_tile = 0; first_tile < tiles; first_tile += params.chunk) {
-    const int chunk_tiles = min(params.chunk, tiles - first_tile);
-    const int tile = first_tile + (warp - first_tile % kWarps + kWarps) % kWarps;
-    const bool busy = tile < first_tile + chunk_tiles;
-    const int local = (tile - first_tile) * 16;  // this warp's rows in the scratch
-    const RowTile rows(axis, tile * 16);
-    float dq[kPieces][4] = {};
+  const auto load_table = [&](int set, bool load) {
+    return TableTile<T, HeadSize>({p.tables[set][params.axis] + head * p.table_head_stride +
+                                       std::int64_t(axis.table_first) * g.head_size,
+                                   axis.positions, g.head_size},
+                                  table_place, load);
+  };
 
-    if (busy) {
-      line_scores<T, HeadSize>(
-          axis, row_tokens, rows, q, k, positions + local * pitch, pitch,
-          [&](float score) { return sigmoid<T>(gate_scale * score + gate_offset); });
-      __syncwarp();
-      if (lane < 16 && rows.first + lane < rows_used)
-        line_positions(p.span, axis.length,
-                       rows.first + lane - row_tokens.line_begin[rows.first + lane],
-                       positions + (local + lane) * pitch);
-    }
-    for (int set = 0; set < p.sets; ++set) {
-      const bool from_q = set == 0 && p.first_from_q;
-      const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
-      const TableTile<T, HeadSize> table({p.tables[set][params.axis] + head * p.table_head_stride +
-                                              std::int64_t(axis.table_first) * g.head_size,
-                                          axis.positions, g.head_size},
-                                         table_place);
-      __syncthreads();
-      if (busy) {
-        float* const own_values = values + local * value_pitch;
-        table.values(rows, source, own_values, value_pitch);
-        __syncwarp();
-        const int row = lane % 16;
-        const int token = token_of(rows.first + row);
-        const std::int64_t place_of = given_place(set, max(token, g.prefix));
-        if (from.plain) {
-          const T* const own = static_cast<const T*>(from.axes[params.axis]) + place_of;
-#pragma unroll 8
-          for (int m = lane / 16; m < axis.length; m += 2)
-            given[(local + row) * pitch + m] = widen(own[m]);
-        } else {
-          const float* const own = static_cast<const float*>(from.axes[params.axis]) + place_of;
-#pragma unroll 8
-          for (int m = lane / 16; m < axis.length; m += 2)
-            given[(local + row) * pitch + m] = own[m * given_stride];
-        }
-        __syncwarp();
-#pragma unroll 4
-        for (int m = lane / 16; m < axis.length; m += 2) {
-          const int at_m = (local + row) * pitch + m;
-          const Between between(positions[at_m], axis);
-          const float* z = own_values + row * value_pitch;
-          const float slope = token < 0 || between.clamped
-                                  ? 0.0F
-                                  : given[at_m] * (z[between.above] - z[between.below]);
-          dp[at_m] = set == 0 ? slope : dp[at_m] + slope;
-        }
-        __syncwarp();
-        for (int i = lane; i < 16 * value_pitch; i += 32) own_values[i] = 0.0F;
-        __syncwarp();
-        if (lane < 16 && token >= 0)
-          spread_over_table(axis, positions + (local + row) * pitch, given + (local + row) * pitch,
-                            own_values + row * value_pitch);
-        __syncwarp();
-        // The source's own gradient, dz · table.
-        if (from_q) {
-          table.add_product(dq, own_values, value_pitch);
-        } else if (TilesPerWarp == 1 || tile < kWarps) {
-          table.add_product(dk[0], own_values, value_pitch);
-        } else {
-          table.add_product(dk[TilesPerWarp - 1], own_values, value_pitch);
-        }
-      }
-      __syncthreads();
-      // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
-      if (params.all.dtables[params.axis] != nullptr) {
-        float* const partial =
-            params.all.dtables[params.axis] +
-            (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions * g.head_size;
-        for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
-          float c[kPieces][4] = {};
-          for (int row = 0; row < chunk_tiles * 16; row += 16) {
-            const auto fragment = make_a<T>(
-                [&](int r_, int k_) { return values[(row + k_) * value_pitch + r + r_]; });
+  float dscale = 0.0F, doffset = 0.0F;
+  for (int group = first_group; group < last_group; ++group) {
+    __syncthreads();
+    note_tokens(axis, g, group, tokens);
+    load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
+    load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
+    commit_copies();
+    if (p.sets == 1) load_table(0, group == first_group);
+    wait_for_copies<0>();
+    __syncthreads();
+
+    float dk[kRounds][kPieces][4] = {};
 #pragma unroll
-            for (int piece = 0; piece < kPieces; piece += 2) {
-              FragmentB<T> b[2];
-              load_b_columns(b, source, first_tile * 16 + row, piece * 8);
-              multiply_add(c[piece], fragment, b[0]);
-              multiply_add(c[piece + 1], fragment, b[1]);
+    for (int round = 0; round < kRounds; ++round) {
+      const int first_row = round * kRowTile, first = first_row + warp * 16;
+      const bool busy = first < axis.group_rows;
+      const int begin = first / axis.line_rows * axis.line_rows, own = first - begin + at.g;
+      float score[Pieces][4], position[Pieces][4], dposition[Pieces][4] = {};
+      float dq[kPieces][4] = {};
+      if (busy) {
+        line_scores<T, HeadSize>(score, axis, q, k, first, begin);
+        line_positions<T>(position, score, axis, p.span, own, gate_scale, gate_offset);
+      }
+      for (int set = 0; set < p.sets; ++set) {
+        const bool from_q = set == 0 && p.first_from_q;
+        const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
+        const TableTile<T, HeadSize> table = load_table(set, p.sets > 1);
+        if (p.sets > 1) __syncthreads();
+        for (int turn = 0; turn < turns; ++turn) {
+          if (busy && warp % turns == turn) {
+            const int own_first = first - begin;
+            table.values(axis, first, own_first, source, values, value_pitch);
+            const auto turn_gradients = [&](auto* gradients) {
+              const auto vector_of = [&](int row) {
+                const int token = tokens[first + row];
+                return token < 0
+                           ? nullptr
+                           : gradients + from.place(g, axis, params.axis, set, batch_head, token);
+              };
+              float d[Pieces][4];
+              load_gradients(d, vector_of(at.g), vector_of(at.g + 8), axis.length);
+              __syncwarp();
+              for_each_place<Pieces>(axis.length, [&](int piece, int e, int m) {
+                const int row = at.g + e / 2 * 8;
+                const Between between(position[piece][e], axis,
+                                      window_first(axis, own_first + row));
+                const float* const z = values + row * value_pitch;
+                dposition[piece][e] += d[piece][e] * (z[between.above] - z[between.below]);
+                positions[row * pitch + m] = position[piece][e];
+              });
+              __syncwarp();
+              for (int i = lane; i < 16 * value_pitch; i += 32) values[i] = 0.0F;
+              __syncwarp();
+              if (lane < 16 && vector_of(lane) != nullptr)
+                spread_over_table(axis, window_first(axis, own_first + lane),
+                                  positions + lane * pitch, vector_of(lane),
+                                  values + lane * value_pitch);
+              __syncwarp();
+            };
+            if (from.wide) {
+              turn_gradients(static_cast<const float*>(from.axes[params.axis]));
+            } else {
+              turn_gradients(static_cast<const T*>(from.axes[params.axis]));
+            }
+            // The source's own gradient, dz · table; chosen number by number, so that all stay in
+            // registers.
+            float dsource[kPieces][4] = {};
+            table.add_product(dsource, axis, own_first, values, value_pitch);
+#pragma unroll
+            for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+              for (int e = 0; e < 4; ++e) {
+                dq[piece][e] += from_q ? dsource[piece][e] : 0.0F;
+                dk[round][piece][e] += from_q ? 0.0F : dsource[piece][e];
+              }
+          }
+          __syncthreads();
+          // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
+          if (params.all.dtables[params.axis] != nullptr) {
+            float* const partial =
+                params.all.dtables[params.axis] +
+                (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions * g.head_size;
+            const int row_tiles = min(kWarps, (axis.group_rows - first_row) / 16);
+            for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
+              float c[kPieces][4] = {};
+              for (int tile = turn; tile < row_tiles; tile += turns) {
+                const float* const dz =
+                    all_scratch + tile / turns * warp_scratch(axis) + 16 * pitch;
+                const int tile_own = (first_row + tile * 16) % axis.line_rows;
+                const auto fragment = make_a<T>([&](int r_, int k_) {
+                  return window_at(dz + k_ * value_pitch, axis, tile_own + k_, r + r_, value_pitch);
+                });
+#pragma unroll
+                for (int piece = 0; piece < kPieces; piece += 2) {
+                  FragmentB<T> b[2];
+                  load_b_columns(b, source, first_row + tile * 16, piece * 8);
+                  multiply_add(c[piece], fragment, b[0]);
+                  multiply_add(c[piece + 1], fragment, b[1]);
+                }
+              }
+              const bool add = group > first_group || round > 0 || turn > 0;
+#pragma unroll
+              for (int half = 0; half < 2; ++half) {
+                const int row = r + at.g + 8 * half;
+                if (row < axis.positions)
+                  sum_row(partial + row * g.head_size, c, half, g.head_size, add);
+              }
             }
           }
-#pragma unroll
-          for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-              const int position = r + at.g + e / 2 * 8, column = piece * 8 + 2 * at.t + e % 2;
-              if (position >= axis.positions || column >= g.head_size) continue;
-              float& place = partial[position * g.head_size + column];
-              place = first_tile == 0 ? c[piece][e] : place + c[piece][e];
-            }
+          __syncthreads();
         }
       }
-      __syncthreads();
-    }
 
-    if (busy) {
-      line_scores<T, HeadSize>(axis, row_tokens, rows, q, k, positions + local * pitch, pitch,
-                               [](float score) { return score; });
-      if (lane < 16 && rows.first + lane < rows_used)
-        back_through_positions(p.span, axis.length,
-                               rows.first + lane - row_tokens.line_begin[rows.first + lane],
-                               dp + (local + lane) * pitch);
-      __syncwarp();
-      if (rows.first + lane % 16 < rows_used) {
-#pragma unroll 4
-        for (int m = lane / 16; m < axis.length; m += 2) {
-          const int at_m = (local + lane % 16) * pitch + m;
-          const float score = positions[at_m];
-          const float gate = sigmoid<T>(gate_scale * score + gate_offset);
-          const float dt = dp[at_m] * gate * (1.0F - gate);
-          dscale += dt * score;
-          doffset += dt;
-          dp[at_m] = gate_scale * dt;
-        }
-      }
-      __syncwarp();
-      // dq += dt · k along the line.
-      for (int column = rows.low; column < rows.high; column += 16) {
-        const auto fragment = make_a<T>([&](int row, int k_) {
-          const int place = column + k_ - row_tokens.line_begin[rows.first + row];
-          const bool inside = place >= 0 && place < axis.length && rows.first + row < rows_used;
-          return inside ? dp[(local + row) * pitch + place] : 0.0F;
-        });
+      if (busy) {
+        sum_by_span<false>(dposition, p.span, own);
 #pragma unroll
-        for (int piece = 0; piece < kPieces; piece += 2) {
-          FragmentB<T> b[2];
-          load_b_columns(b, k, column, piece * 8);
-          multiply_add(dq[piece], fragment, b[0]);
-          multiply_add(dq[piece + 1], fragment, b[1]);
-        }
-      }
-      if (params.all.dq.data != nullptr) {
-        const auto to = head_of<T>(params.all.dq, image, head);
+        for (int piece = 0; piece < Pieces; ++piece)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int token = token_of(rows.first + at.g + 8 * half);
-          if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size, g.aligned);
+          for (int e = 0; e < 4; ++e) {
+            if (piece * 8 + 2 * at.t + e % 2 >= axis.length) dposition[piece][e] = 0.0F;
+            const float gate = sigmoid<T>(gate_scale * score[piece][e] + gate_offset);
+            const float dt = dposition[piece][e] * gate * (1.0F - gate);
+            dscale += dt * score[piece][e];
+            doffset += dt;
+            dposition[piece][e] = gate_scale * dt;
+          }
+          // dq += dt · k along the line; dt is kept for the keys.
+#pragma unroll
+        for (int piece = 0; piece < Pieces; piece += 2) {
+          if (piece * 8 >= axis.line_rows) break;
+          const auto fragment = as_a<T>(dposition[piece], dposition[piece + 1]);
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            store_pair(dscores, first + at.g + i % 2 * 8, piece * 8 + 2 * at.t + i / 2 * 8,
+                       fragment.r[i]);
+#pragma unroll
+          for (int column = 0; column < kPieces; column += 2) {
+            FragmentB<T> b[2];
+            load_b_columns(b, k, begin + piece * 8, column * 8);
+            multiply_add(dq[column], fragment, b[0]);
+            multiply_add(dq[column + 1], fragment, b[1]);
+          }
+        }
+        if (params.all.dq.data != nullptr) {
+          const auto to = head_of<T>(params.all.dq, image, head);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int token = token_of(first + at.g + 8 * half);
+            if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size, g.aligned);
+          }
         }
       }
     }
     __syncthreads();
-    // dk += dtᵀ · q, over the rows in work that share a line with the keys.
-    const auto add_keys = [&](int key_tile, float(&dk_tile)[kPieces][4]) {
-      if (key_tile >= tiles) return;
-      const RowTile keys(axis, key_tile * 16);
-      for (int row = 0; row < chunk_tiles * 16; row += 16) {
-        const int group_row = first_tile * 16 + row;
-        if (group_row + 16 <= keys.low || group_row >= keys.high) continue;
-        const auto fragment = make_a<T>([&](int key, int k_) {
-          const int place = keys.first + key - row_tokens.line_begin[group_row + k_];
-          const bool inside = place >= 0 && place < axis.length && group_row + k_ < rows_used;
-          return inside ? dp[(row + k_) * pitch + place] : 0.0F;
-        });
+
+    // dk += dtᵀ · q over the rows of the keys' line.
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      const int first = round * kRowTile + warp * 16;
+      if (first >= axis.group_rows || params.all.dk.data == nullptr) break;
+      const int begin = first / axis.line_rows * axis.line_rows;
+      for (int row = begin; row < begin + axis.line_rows; row += 16) {
+        const auto fragment = load_a_transposed(dscores, row, first - begin);
 #pragma unroll
         for (int piece = 0; piece < kPieces; piece += 2) {
           FragmentB<T> b[2];
-          load_b_columns(b, q, group_row, piece * 8);
-          multiply_add(dk_tile[piece], fragment, b[0]);
-          multiply_add(dk_tile[piece + 1], fragment, b[1]);
+          load_b_columns(b, q, row, piece * 8);
+          multiply_add(dk[round][piece], fragment, b[0]);
+          multiply_add(dk[round][piece + 1], fragment, b[1]);
         }
       }
-    };
-    add_keys(warp, dk[0]);
-    if constexpr (TilesPerWarp > 1) add_keys(warp + kWarps, dk[1]);
-    __syncthreads();
-  }
-
-  if (params.all.dk.data != nullptr) {
-    const auto to = head_of<T>(params.all.dk, image, head);
-#pragma unroll
-    for (int slot = 0; slot < TilesPerWarp; ++slot) {
+      const auto to = head_of<T>(params.all.dk, image, head);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = (slot * kWarps + warp) * 16 + at.g + 8 * half;
-        const int token = row < axis.group_rows ? token_of(row) : -1;
-        if (token >= 0) add_to_row(to.row(token), dk[slot], half, g.head_size, g.aligned);
+        const int token = token_of(first + at.g + 8 * half);
+        if (token >= 0) add_to_row(to.row(token), dk[round], half, g.head_size, g.aligned);
       }
     }
   }
-  float* const sums = reinterpret_cast<float*>(shared);
+
+  float* const sums = reinterpret_cast<float*>(unaligned);
   if (params.all.dgate_scale[params.axis] != nullptr) {
     const float all = block_sum(dscale, sums);
     if (threadIdx.x == 0) params.all.dgate_scale[params.axis][blockIdx.x] = all;
@@ -347,24 +370,19 @@ __global__ void __launch_bounds__(kThreads, kStageOneBlocks<T, HeadSize>)
 
 template <class T>
 void stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
-  dispatch_head_size<T>(p.stage.geometry.head_size, [&](auto size) {
-    constexpr int kSize = decltype(size)::value;
-    for (int axis = 0; axis < 2; ++axis) {
-      const AxisLines& lines = p.stage.axes[axis];
-      if (lines.length > kMaxLine)
-        throw Error("CUDA: a line of the grid has " + std::to_string(lines.length) +
-                    " patches, and the fused backward pass takes up to " +
-                    std::to_string(kMaxLine) + "; use the reference operators");
-      int chunk = 4;
-      const auto bytes = [&] { return stage_one_backward_bytes<T, kSize>(lines, chunk); };
-      // Two blocks to a multiprocessor where that can be had.
-      while (chunk > 2 && bytes() > shared_memory_limit() / 2) chunk /= 2;
-      while (chunk > 1 && bytes() > shared_memory_limit()) chunk /= 2;
-      const auto kernel = lines.group_rows > kRowTile ? stage_one_backward_kernel<T, kSize, 2>
-                                                      : stage_one_backward_kernel<T, kSize, 1>;
-      launch(kernel, p.stage.geometry.batch_heads * lines.groups, 1, kThreads, bytes(), stream,
-             StageOneBackwardAxis{p, axis, chunk});
-    }
+  const auto& axes = p.stage.axes;
+  dispatch_stage_one_head(p.stage.geometry.head_size, [&](auto size) {
+    dispatch_line_pieces(axes, [&](auto pieces) {
+      constexpr int kSize = decltype(size)::value;
+      for (int axis = 0; axis < 2; ++axis) {
+        int turns = 1;
+        const auto bytes = [&] { return stage_one_backward_bytes<T, kSize>(axes[axis], turns); };
+        while (turns < kWarps && bytes() > shared_memory_limit()) turns *= 2;
+        launch(stage_one_backward_kernel<T, kSize, decltype(pieces)::value>,
+               p.stage.geometry.batch_heads * axes[axis].chunks, 1, kThreads, bytes(), stream,
+               StageOneBackwardAxis{p, axis, turns});
+      }
+    });
   });
 }
 

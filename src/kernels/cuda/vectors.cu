@@ -58,7 +58,7 @@ void sum_stage_one(SumJobs& sums, const StageOneParams& stage, const Encoding& e
       const auto& lines = stage.axes[axis];
       const auto& tables = of_set(wanted, stage, set);
       SumJob job;
-      job.parts[0] = {partial.dtables[axis], lines.groups, stage.sets * lines.positions * head_size,
+      job.parts[0] = {partial.dtables[axis], lines.chunks, stage.sets * lines.positions * head_size,
                       set * lines.positions * head_size};
       job.out = axis ? tables.dy : tables.dx;
       job.out_elements = encoding.positions * head_size;
@@ -70,7 +70,7 @@ void sum_stage_one(SumJobs& sums, const StageOneParams& stage, const Encoding& e
   const auto add_gate = [&](float* out, float* const(&parts)[2]) {
     SumJob job;
     for (int axis = 0; axis < 2; ++axis)
-      job.parts[axis] = {parts[axis], stage.axes[axis].groups, 1};
+      job.parts[axis] = {parts[axis], stage.axes[axis].chunks, 1};
     job.out = out;
     sums.add(job);
   };
@@ -92,9 +92,8 @@ void sape2_vectors_forward(const VectorInputs& in, const Encoding& encoding,
   check_shape(in.shape, in.dtype, Form::direct, sets_of(encoding));
   check_encoding(encoding);
   const auto geometry = geometry_of(in.shape, in.dtype, {in.q, in.k});
-  const StageOneForward p{
-      .stage = stage_one_params(geometry, in.q, in.k, encoding),
-      .vectors = {.axes = {outputs.x, outputs.y}, .plain = true, .add_sets = false}};
+  const StageOneForward p{.stage = stage_one_params(geometry, in.q, in.k, encoding),
+                          .vectors = {.axes = {outputs.x, outputs.y}, .plain = true}};
   dispatch_type(in.dtype,
                 [&](auto type) { stage_one_forward<decltype(type)>(p, stream_of(launch)); });
 }
@@ -110,8 +109,8 @@ void sape2_vectors_backward(const VectorInputs& in, const Encoding& encoding,
       geometry_of(in.shape, in.dtype, {in.q, in.k, as_const(d.dq), as_const(d.dk)});
   const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
   const StageOneScratch partial(arena, stage);
-  const VectorPlaces<const void*> places{
-      .axes = {output_gradients.dx, output_gradients.dy}, .plain = true, .add_sets = false};
+  const VectorPlaces<const void*> places{.axes = {output_gradients.dx, output_gradients.dy},
+                                         .plain = true};
   const auto p = stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients, partial);
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {

@@ -40,9 +40,26 @@ __device__ inline void publish_to_matrix_unit() {
 __device__ inline void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ inline void end_products() {
+__device__ inline void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+/// Waits until at most `Pending` commits are still in work.
+template <int Pending>
+__device__ void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+__device__ inline void end_products() {
+  commit_products();
+  wait_for_products<0>();
+}
+
+/// Keeps the compiler from moving reads of a result to before the wait that precedes this.
+template <int Pieces>
+__device__ void hold(float (&c)[Pieces][4]) {
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(c[piece][e])::"memory");
 }
 
 #define SAPE2_SHARED_PRODUCT_64(TYPE)                                                             \
@@ -114,6 +131,22 @@ __device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint
   }
 }
 #undef SAPE2_REGISTER_PRODUCT
+
+/// Starts c = a · bᵀ over `Steps` sixteens of k; all of one panel of 64 columns.
+template <int Steps = 4, class T, int Pieces>
+__device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
+  const std::uint64_t from_a = descriptor(a, 0, 0), from_b = descriptor(b, 0, 0);
+#pragma unroll
+  for (int k = 0; k < Steps; ++k) shared_product<T>(c, from_a + 2 * k, from_b + 2 * k, k > 0);
+}
+/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b.
+template <class T, int KPieces>
+__device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
+                                     const Tile<T>& b) {
+  const std::uint64_t from_b = descriptor(b, 0, 0);
+#pragma unroll
+  for (int k = 0; k < KPieces; ++k) register_product<T>(c, a[k], from_b + 128 * k);
+}
 
 #endif
 

@@ -2,6 +2,7 @@
 
 #include "sape2/error.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,10 +18,11 @@ class Arena {
       : data_(static_cast<unsigned char*>(data)), limit_(bytes), counts_only_(false) {}
 
   void* take_bytes(std::size_t bytes) {
-    const std::size_t begin = used_;
-    used_ += (bytes + 255) / 256 * 256;
+    const std::size_t begin = place_;
+    place_ += (bytes + 255) / 256 * 256;
+    used_ = std::max(used_, place_);
     if (counts_only_) return nullptr;
-    if (used_ > limit_)
+    if (place_ > limit_)
       throw Error("the workspace has " + std::to_string(limit_) +
                   " bytes, fewer than the workspace function asks for; pass as "
                   "many as it says");
@@ -29,12 +31,16 @@ class Arena {
   float* take_floats(std::int64_t count) {
     return static_cast<float*>(take_bytes(static_cast<std::size_t>(count) * sizeof(float)));
   }
+  /// Where the next part will begin; returning there hands out what followed once more.
+  std::size_t place() const { return place_; }
+  void return_to(std::size_t place) { place_ = place; }
+  /// The most that was in use at once.
   std::size_t used() const { return used_; }
 
  private:
   unsigned char* data_ = nullptr;
   std::size_t limit_ = 0;
-  std::size_t used_ = 0;
+  std::size_t place_ = 0, used_ = 0;
   bool counts_only_ = true;
 };
 

@@ -128,6 +128,28 @@ TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
     }
 }
 
+TEST_P(CudaAttention, GridsOfManyTilesWithPrefixTokens) {
+  Random random(7);
+  for (const auto [rows, cols, prefix, head_size] : {std::array{33, 9, 5, 64},
+                                                     {5, 64, 1, 64},
+                                                     {17, 40, 70, 32},
+                                                     {4, 100, 3, 64},
+                                                     {64, 8, 0, 16},
+                                                     {70, 4, 0, 64},
+                                                     {18, 31, 0, 64},
+                                                     {3, 128, 2, 64}})
+    for (const auto form : {Form::distance, Form::direct}) {
+      Problem p;
+      p.shape = {1, 1, rows, cols, prefix, head_size};
+      p.form = form;
+      p.span = random.coin() ? Span::between : Span::suffix;
+      p.source = random.coin() ? Source::q : Source::k;
+      p.inside = random.coin();
+      p.positions = default_positions(p);
+      expect_right(filled(p, random), GetParam(), random.coin());
+    }
+}
+
 TEST_P(CudaAttention, RandomShapesAndSettings) {
   Random random(2);
   for (int round = 0; round < 60; ++round) {

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "kernels/cuda/tile.cuh"
+
+#include <cuda.h>
+
+/// Boxes of tensors brought into shared memory by Hopper's copy engine, announced by barriers that
+/// count bytes. Elsewhere these functions do nothing; no kernel there calls them.
+namespace sape2::kernels::cuda {
+
+using CopyBarrier = std::uint64_t;
+
+__device__ inline void prepare_barrier(CopyBarrier* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+#endif
+}
+
+/// Makes barriers, and shared memory just written, known to the copy engine; a block's barrier must
+/// follow.
+__device__ inline void publish_to_copy_engine() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+/// One thread says how many bytes are to come, then starts the copies.
+__device__ inline void expect_bytes(CopyBarrier* barrier, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+#endif
+}
+
+struct BoxPlace {
+  int column, across, down, head, image;
+};
+
+__device__ inline void copy_box(void* to, const CUtensorMap& map, const BoxPlace& at,
+                                CopyBarrier* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<std::uint64_t>(&map)), "r"(shared_address(barrier)), "r"(at.column),
+      "r"(at.across), "r"(at.down), "r"(at.head), "r"(at.image)
+      : "memory");
+#endif
+}
+
+/// Waits until the barrier's turn number `turn` (0, 1, 2, …) is over.
+__device__ inline void wait_for_boxes(CopyBarrier* barrier, int turn) {
+#if __CUDA_ARCH__ >= 900
+  std::uint32_t done = 0;
+  while (done == 0)
+    asm volatile(
+        "{.reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;}\n"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(turn & 1)
+        : "memory");
+#endif
+}
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,151 @@
+#pragma once
+
+#include "kernels/cuda/stream_forward.cuh"
+#include "kernels/cuda/stream_keys.cuh"
+#include "kernels/cuda/stream_queries.cuh"
+#include "kernels/cuda/tensor_map.h"
+
+/// Whether the streaming kernels serve a call, and how they are started.
+namespace sape2::kernels::cuda {
+
+/// Whether Hopper's own code is in this program and on this device.
+template <class Kernel>
+bool is_hopper_code(Kernel kernel) {
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  return attributes.binaryVersion >= 90 && attributes.ptxVersion >= 90;
+}
+
+inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
+  const auto& g = p.geometry;
+  const auto& v = p.vectors;
+  return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && form != BiasForm::distance_pair &&
+         (form != BiasForm::distance || (v.width_x <= 64 && v.width_y <= 64));
+}
+
+inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width) {
+  StreamColumns c{};
+  if (form == BiasForm::direct) {
+    c.across = g.cols;
+    c.down = g.rows;
+    c.prefix = g.prefix;
+    c.parts = (g.cols + width - 1) / width;
+    c.part_width = round_up((g.cols + c.parts - 1) / c.parts, 8);
+    c.rows_per_tile = width / c.part_width;
+  } else {
+    c.across = g.tokens;
+    c.down = 1;
+    c.parts = (g.tokens + width - 1) / width;
+    c.part_width = width;
+    c.rows_per_tile = 1;
+  }
+  c.tiles_per_part = (c.down + c.rows_per_tile - 1) / c.rows_per_tile;
+  c.grid_tiles = c.parts * c.tiles_per_part;
+  c.tiles = c.grid_tiles + (c.prefix + width - 1) / width;
+  return c;
+}
+
+/// Boxes of the tiles that `columns` names, of their prefix tokens too.
+template <class T>
+bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns& c, int width,
+                   CUtensorMap* grid, CUtensorMap* prefix) {
+  if (!make_token_map<T>(view, g, c.prefix, c.across, c.down, c.part_width, c.rows_per_tile, grid))
+    return false;
+  return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, width, 1, prefix);
+}
+
+/// Boxes of rows' and of columns' vectors.
+template <class T, class Stream>
+bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int width, Stream* s) {
+  return make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x) &&
+         make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y) &&
+         make_vector_map<T>(v.x, g, g.cols, v.width_x, width, &s->x_columns) &&
+         make_vector_map<T>(v.y, g, g.rows, v.width_y, width, &s->y_columns);
+}
+
+/// Calls use(integral_constant) with the pieces of a grid row in the direct form, 0 where they are
+/// no usual number or do not matter.
+template <BiasForm Form, class Use>
+void dispatch_wide(const StreamColumns& columns, Use use) {
+  if constexpr (Form == BiasForm::direct) {
+    if (columns.part_width == 64) return use(std::integral_constant<int, 8>());
+    if (columns.part_width == 32) return use(std::integral_constant<int, 4>());
+  }
+  use(std::integral_constant<int, 0>());
+}
+
+template <class T, BiasForm Form>
+bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
+  static const bool here = is_hopper_code(stream_forward_kernel<T, Form, 0>);
+  if (!here) return false;
+  const auto& g = p.geometry;
+  const auto& v = p.vectors;
+  StreamForward s{};
+  s.base = p;
+  constexpr int kColumns = kStreamColumns<Form>;
+  s.columns = stream_columns(g, Form, kColumns);
+  if (!make_token_map<T>(p.q, g, 0, g.tokens, 1, kRowTile, 1, &s.q) ||
+      !make_key_maps<T>(p.k, g, s.columns, kColumns, &s.k, &s.k_prefix) ||
+      !make_key_maps<T>(p.v, g, s.columns, kColumns, &s.v, &s.v_prefix))
+    return false;
+  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
+  dispatch_wide<Form>(s.columns, [&](auto wide) {
+    launch(stream_forward_kernel<T, Form, decltype(wide)::value>,
+           g.batch_heads * (g.padded_tokens / kRowTile), 1, kThreads,
+           StreamForwardLayout<Form>::kBytes, stream, s);
+  });
+  return true;
+}
+
+template <class T, BiasForm Form>
+bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
+  static const bool here = is_hopper_code(stream_queries_kernel<T, Form, 0>);
+  if (!here) return false;
+  constexpr int kColumns = kStreamColumns<Form>;
+  const auto& f = p.forward;
+  const auto& g = f.geometry;
+  const auto& v = f.vectors;
+  StreamBackward s{};
+  s.base = p;
+  s.columns = stream_columns(g, Form, kColumns);
+  const auto rows = [&](const ConstView& view, int box, CUtensorMap* map) {
+    return make_token_map<T>(view, g, 0, g.tokens, 1, box, 1, map);
+  };
+  if (!rows(f.q, kRowTile, &s.q) || !rows(p.dout, kRowTile, &s.dout) ||
+      !rows(f.k, kRowTile, &s.k_rows) || !rows(f.v, kRowTile, &s.v_rows) ||
+      !rows(f.q, kColumns, &s.q_columns) || !rows(p.dout, kColumns, &s.dout_columns) ||
+      !make_key_maps<T>(f.k, g, s.columns, kColumns, &s.k, &s.k_prefix) ||
+      !make_key_maps<T>(f.v, g, s.columns, kColumns, &s.v, &s.v_prefix))
+    return false;
+  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
+  const int row_tiles = g.padded_tokens / kRowTile;
+  dispatch_wide<Form>(s.columns, [&](auto wide) {
+    launch(stream_queries_kernel<T, Form, decltype(wide)::value>, g.batch_heads * row_tiles, 1,
+           kThreads, StreamQueriesLayout<Form>::kBytes, stream, s);
+  });
+  launch(stream_keys_kernel<T, Form>,
+         g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
+         StreamKeysLayout<Form>::kBytes, stream, s);
+  return true;
+}
+
+template <class T>
+bool stream_forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
+  if (!suits_streaming(p, form)) return false;
+  if (form == BiasForm::none) return stream_forward_as<T, BiasForm::none>(p, stream);
+  if (form == BiasForm::direct) return stream_forward_as<T, BiasForm::direct>(p, stream);
+  return stream_forward_as<T, BiasForm::distance>(p, stream);
+}
+
+template <class T>
+bool stream_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream) {
+  if (!suits_streaming(p.forward, form)) return false;
+  if (form == BiasForm::none) return stream_backward_as<T, BiasForm::none>(p, stream);
+  if (form == BiasForm::direct) return stream_backward_as<T, BiasForm::direct>(p, stream);
+  return stream_backward_as<T, BiasForm::distance>(p, stream);
+}
+
+}  // namespace sape2::kernels::cuda

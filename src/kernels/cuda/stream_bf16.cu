@@ -1,0 +1,8 @@
+#include "kernels/cuda/stream.cuh"
+
+namespace sape2::kernels::cuda {
+
+template bool stream_forward<Bf16>(const AttentionParams&, BiasForm, cudaStream_t);
+template bool stream_backward<Bf16>(const BackwardParams&, BiasForm, cudaStream_t);
+
+}  // namespace sape2::kernels::cuda

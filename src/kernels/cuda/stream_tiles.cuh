@@ -1,0 +1,172 @@
+#pragma once
+
+#include "kernels/cuda/bulk_copy.cuh"
+#include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/stream.h"
+#include "kernels/cuda/wgmma.cuh"
+
+/// What the streaming kernels share: the block's place, its ring of tiles, and the biases.
+namespace sape2::kernels::cuda {
+
+inline constexpr int kStreamTile = kRowTile * 128;  // bytes of 64 rows
+
+__device__ inline float log_of_2(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Which head and which tile of rows a block has.
+struct StreamBlock {
+  int image, head, row_tile;
+  std::int64_t batch_head;
+
+  __device__ StreamBlock(const Geometry& g, int row_tiles) {
+    const unsigned index = blockIdx.x / unsigned(row_tiles);
+    row_tile = blockIdx.x - index * row_tiles;
+    image = index / unsigned(g.heads);
+    head = index - image * g.heads;
+    batch_head = index;
+  }
+  /// Of 64 tokens' q, k or v from `first` on.
+  __device__ BoxPlace tokens(int first) const { return {0, first, 0, head, image}; }
+  /// Of axis vectors, entries from `entry` on.
+  __device__ BoxPlace vectors(int first, int entry = 0) const {
+    return {entry, first, 0, int(batch_head), 0};
+  }
+};
+
+/// Where a tile of keys is copied from.
+__device__ inline BoxPlace keys_box(const StreamBlock& block, const StreamColumns& columns,
+                                    const StreamColumns::Place& at, int width) {
+  if (!at.in_grid) return block.tokens(at.part * width);
+  return {0, at.part * columns.part_width, at.first_row, block.head, block.image};
+}
+__device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamColumns::Place& at,
+                                     int width) {
+  return (at.in_grid ? columns.part_width * columns.rows_per_tile : width) * 128;
+}
+
+/// Slots that no copy fills must hold zeros: a weight of 0 does not silence what is no number.
+__device__ inline void clear_shared(unsigned char* data, int bytes) {
+  for (int i = threadIdx.x; i < bytes / 16; i += kThreads)
+    reinterpret_cast<uint4*>(data)[i] = make_uint4(0, 0, 0, 0);
+}
+
+/// Weights of a tile whose columns may be no tokens: 0, or `empty`, for those.
+template <int Pieces>
+__device__ void mask_columns(float (&c)[Pieces][4], const StreamColumns& columns,
+                             const StreamColumns::Place& at, float empty) {
+  const Lane lane;
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      if (columns.token(at, piece * 8 + 2 * lane.t + e % 2, Pieces * 8) < 0) c[piece][e] = empty;
+}
+
+// ------------------------------------------------------------------------------- direct form
+
+/// Walks over the 8-wide pieces of a tile: how far along its grid row each is. `Wide`: pieces of a
+/// grid row (or its part) where that is known beforehand, else 0; known, nothing of it is left at
+/// run time.
+template <int Wide>
+struct PieceWalk {
+  int wide, across = 0, row = 0;
+
+  __device__ explicit PieceWalk(const StreamColumns& columns)
+      : wide(Wide > 0 ? Wide : columns.part_width / 8) {}
+  __device__ void next() {
+    ++across;
+    if (across == wide) {
+      across = 0;
+      ++row;
+    }
+  }
+};
+
+/// Queries along rows, keys along grid columns: x_i of a lane's places stays in registers from
+/// tile to tile, y_i is one number a grid row, read from shared memory.
+template <class T, int Wide>
+struct StreamDirect {
+  static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
+  const StreamColumns& columns;
+  const T* x[2];  // of this lane's rows
+  Tile<T> y;      // of the block's rows
+  float factor;   // from bias to logit · log2(e)
+  float along_x[kStored][4];
+
+  __device__ StreamDirect(const AttentionParams& p, const StreamColumns& all,
+                          std::int64_t batch_head, int row, const Tile<T>& rows_y, float f)
+      : columns(all), y(rows_y), factor(f) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      x[half] = static_cast<const T*>(p.vectors.x) +
+                (batch_head * p.geometry.padded_tokens + row + 8 * half) * p.vectors.width_x;
+  }
+
+  __device__ void begin_part(int part) {
+    const Lane lane;
+    PieceWalk<Wide> walk(columns);
+#pragma unroll
+    for (int piece = 0; piece < kStored; ++piece, walk.next())
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = part * columns.part_width + walk.across * 8 + 2 * lane.t + e % 2;
+        along_x[piece][e] = column < columns.across ? factor * widen(x[e / 2][column]) : 0.0F;
+      }
+  }
+  /// y of one of this lane's rows at a grid row; 0 below the grid.
+  __device__ float along_y(int grid_row, int half) const {
+    const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * half;
+    return grid_row < columns.down ? widen(y.at(row, grid_row)) : 0.0F;
+  }
+
+  /// logit · log2(e) − shift for one tile of scores.
+  __device__ void add(float (&c)[kPieces][4], int first_row, float scale,
+                      const float (&shift)[2]) const {
+    PieceWalk<Wide> walk(columns);
+    float base[2] = {0.0F, 0.0F};
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece, walk.next()) {
+      if (walk.across == 0) {
+        base[0] = fmaf(factor, along_y(first_row + walk.row, 0), -shift[0]);
+        base[1] = fmaf(factor, along_y(first_row + walk.row, 1), -shift[1]);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        c[piece][e] = fmaf(c[piece][e], scale, along_x[piece % kStored][e] + base[e / 2]);
+    }
+  }
+};
+
+// ----------------------------------------------------------------------------- distance form
+
+/// √x, 0 below 0; a number that is none stays so.
+__device__ inline float root_of_distance(float square) {
+  float root;
+  asm("{.reg .f32 x; max.NaN.f32 x, %1, 0f00000000; sqrt.approx.ftz.f32 %0, x;}"
+      : "=f"(root)
+      : "f"(square));
+  return root;
+}
+/// 1/√x, 0 at 0 and below.
+__device__ inline float inverse_root_of_distance(float square) {
+  float inverse;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(square));
+  return square < 1e-30F ? 0.0F : inverse;
+}
+
+/// Prefix tokens are at no distance: their squares become 0.
+template <int Pieces>
+__device__ void clear_prefix(float (&square)[Pieces][4], int prefix, int row, int first_column) {
+  const Lane lane;
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      if (row + e / 2 * 8 < prefix || first_column + piece * 8 + 2 * lane.t + e % 2 < prefix)
+        square[piece][e] = 0.0F;
+}
+
+}  // namespace sape2::kernels::cuda
