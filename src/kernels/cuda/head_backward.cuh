@@ -28,136 +28,152 @@ template <class T, int Size, BiasForm Form>
 __global__ void __launch_bounds__(kHeadMostThreads, 1)
     head_backward_kernel(const __grid_constant__ HeadBackward params) {
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
-  constexpr int kSets = kHeadSets<Form>, kPieces = Size / 8;
+  constexpr int kSets = kHeadSets<Form>, kPieces = Size / 8, kRow = kRowBytes<Size>;
   extern __shared__ __align__(128) unsigned char shared[];
   const HeadForward& p = params.forward;
   const auto& l = p.layout;
   const auto& g = p.attention.geometry;
   const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
   const Lane lane;
-  const int in_warp = threadIdx.x % 32;
-  const OwnSlots own(l);
-  const Tile<T> q{shared + l.q, l.slots, Size}, k{shared + l.k, l.slots, Size};
-  const Tile<T> v{shared + l.v, l.slots, Size}, dout{shared + l.dout, l.slots, Size};
-  const Square<T> square{shared + l.square, l.square_pitch};
+  const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32, own_row = warp * 16;
+  const LanePlaces<Size> places;
+  const std::uint32_t base = shared_address(shared);
+  const Padded<T> square{shared + l.square, l.square_pitch};
+  const auto bins_of = [&](int set) {
+    return Padded<T>{shared + l.bins + set * l.slots * l.bins_pitch, l.bins_pitch};
+  };
+  // Two neighbours in this lane's rows of the square, to which keys are added.
+  unsigned char* const own_square = square.data + (own_row + lane.g) * square.pitch + 4 * lane.t;
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const deltas = reinterpret_cast<float*>(shared + l.deltas);
-  float* const values = reinterpret_cast<float*>(square.piece(own.first, 0));
-  // Vectors: the direct form's stay, the distance form's live until they are rounded. Gradients of
-  // vectors, one set behind the other.
-  float* const vectors =
-      kDistance ? values + 16 * l.value_pitch
-                : reinterpret_cast<float*>(shared + l.lines) + own.first * l.line_pitch;
-  float* const lines =
-      reinterpret_cast<float*>(shared + l.lines) + kSets * own.first * l.line_pitch;
-  const int longest = max(g.rows, g.cols);
-  const KeptLine kept{params.kept == nullptr ? nullptr
-                                             : params.kept +
-                                                   (std::int64_t(blockIdx.x) * l.warps + own.warp) *
-                                                       longest * (kHeadKept + kSets) * 32 +
-                                                   in_warp,
-                      kHeadKept + kSets};
+  float* const values = reinterpret_cast<float*>(square.row(own_row));
+  // Gradients of vectors, one set behind the other. The direct form's vectors lie there before; the
+  // distance form's live until they are rounded.
+  float* const lines = reinterpret_cast<float*>(shared + l.lines) + kSets * own_row * l.line_pitch;
+  float* const vectors = kDistance ? values + 16 * l.value_pitch : lines;
+  const KeptLine<kSets> kept{params.kept +
+                             (std::int64_t(blockIdx.x) * l.warps + warp) * max(g.rows, g.cols) *
+                                 KeptLine<kSets>::kNumbers * 32 +
+                             in_warp};
 
   note_tokens(l, g, tokens);
-  if (p.has_tables) load_tables<T, Size>(p, head, shared + l.tables);
   __syncthreads();
-  const float factor = Form == BiasForm::none ? 0.0F
-                                              : per_head(p.attention.gain, head, 1.0F) *
-                                                    (p.attention.inside ? p.attention.scale : 1.0F);
+  const float factor = bias_factor<Form>(p.attention, head);
   float with_bias = 0.0F;
   GateSums gate_sums;
   for (int image = turn; image < p.images; image += p.turns) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
     const auto store = [&](const View& view, const float(&result)[kPieces][4], float times) {
-      if (view.data == nullptr) return;
-      const auto to = head_of<T>(view, image, head);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int token = tokens[own.first + lane.g + 8 * half];
-        if (token >= 0) store_row(to.row(token), result, half, times, g.head_size, g.aligned);
-      }
+      store_slots(head_of<T>(view, image, head), result, tokens + own_row, {times, times}, g);
     };
-    load_slots<Size>(q, head_of<T>(p.attention.q, image, head), tokens, g);
-    load_slots<Size>(k, head_of<T>(p.attention.k, image, head), tokens, g);
-    load_slots<Size>(dout, head_of<T>(params.dout, image, head), tokens, g);
+    const auto load = [&](int place, const ConstView& view) {
+      SlotCopies<T, Size>(tokens, own_row).start(shared + place, head_of<T>(view, image, head), g);
+    };
+    load(l.q, p.attention.q);
+    load(l.k, p.attention.k);
+    load(l.dout, params.dout);
     commit_copies();
-    if (!l.reload) load_slots<Size>(v, head_of<T>(p.attention.v, image, head), tokens, g);
+    if (!l.reload) load(l.v, p.attention.v);
     commit_copies();
-    const QueryRows rows(p.attention.softmax + batch_head * g.tokens, tokens, own.first);
-    const RowsDelta<T, Size> out_rows(head_of<T>(params.out, image, head), tokens, g, own.first);
-    wait_for_copies<1>();
-    __syncthreads();
-    out_rows.finish(dout, own.first, deltas);
+    {
+      const RowsDelta<T, Size> out_rows(SlotCopies<T, Size>(tokens, own_row),
+                                        head_of<T>(params.out, image, head), g);
+      if (p.has_tables && image == turn) load_tables<T, Size>(p, head, shared + l.tables);
+      wait_for_copies<1>();
+      __syncthreads();
+      out_rows.finish(shared + l.dout, own_row, deltas);
+    }
 
     // Weights.
     {
-      const RowsAsA<T, Size> own_q(q, own.first);
+      const std::uint32_t keys = base + l.k + places.b_rows;
+      const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
       if constexpr (Form != BiasForm::none)
-        make_vectors<true, T, Size, Form>(p, own, head, batch_head, own_q, k, shared, vectors,
-                                          values, kept);
+        make_vectors<true, Form>(
+            p, own_row, head, batch_head, own_q,
+            {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows},
+            vectors, values, kept);
       if (kDistance || l.reload) __syncthreads();
       if (l.reload) {
-        load_slots<Size>(v, head_of<T>(p.attention.v, image, head), tokens, g);
+        load(l.v, p.attention.v);
         commit_copies();
       }
+      [[maybe_unused]] NearRows<T> near_rows[kSets];
       if constexpr (kDistance) {
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
-          HeadNear<T>(l, shared, set).make(l, g, own, [&](int slot) {
-            return reinterpret_cast<const float*>(square.piece(slot / 16 * 16, 0)) +
-                   16 * l.value_pitch + (set * 16 + slot % 16) * l.line_pitch;
+          HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
+            return reinterpret_cast<const float*>(square.row(slot / 16 * 16)) + 16 * l.value_pitch +
+                   (set * 16 + slot % 16) * l.line_pitch;
           });
         __syncthreads();
+#pragma unroll
+        for (int set = 0; set < kSets; ++set)
+          near_rows[set].begin(HeadNear<T>(l, shared, set), own_row);
       }
-      const HeadLogits<T, Form> bias(p, own, head, vectors);
-#pragma unroll 2
+      const QueryRows rows(p.attention.softmax + batch_head * g.tokens, tokens, own_row);
+      [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+      const HeadLogits<T, Form> bias(p, head, vectors);
+#pragma unroll 1
       for (int slot = 0; slot < l.slots; slot += 16) {
         float c[2][4];
-        multiply(c, own_q, k, slot);
-        bias.make(c, p, own, slot, vectors, shared);
+        multiply(c, own_q, keys + slot * kRow);
+        bias.make(c, p, slot);
+        if constexpr (kDistance) {
 #pragma unroll
-        for (int piece = 0; piece < 2; ++piece)
+          for (int set = 0; set < kSets; ++set)
+            bias.add_distances(c, p, HeadNear<T>(l, shared, set), near_rows[set], on_grid, slot);
+        }
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const float a = relative_weight(c[piece][2 * half], rows.maximum[half]);
-            const float b = relative_weight(c[piece][2 * half + 1], rows.maximum[half]);
-            *reinterpret_cast<std::uint32_t*>(
-                &square.at(own.first + lane.g + 8 * half, slot + 8 * piece + 2 * lane.t)) =
-                pack<T>(a * rows.inverse[half], b * rows.inverse[half]);
-          }
+        for (int i = 0; i < 4; ++i) {
+          const int piece = i / 2, half = i % 2;
+          const float a = relative_weight(c[piece][2 * half], rows.maximum[half]);
+          const float b = relative_weight(c[piece][2 * half + 1], rows.maximum[half]);
+          *reinterpret_cast<std::uint32_t*>(own_square + half * 8 * square.pitch + piece * 16 +
+                                            slot * 2) =
+              pack<T>(a * rows.inverse[half], b * rows.inverse[half]);
+        }
       }
     }
     wait_for_copies<0>();
     __syncthreads();
 
     // dv = weightsᵀ · dout.
+    const std::uint32_t as_keys = square.b_rows(0) + own_row * 2;
     if (params.dv.data != nullptr) {
       float dv[kPieces][4] = {};
-#pragma unroll 2
-      for (int slot = 0; slot < l.slots; slot += 16)
-        multiply_add_columns<T>(dv, load_a_columns<T>(square, slot, own.first), dout, slot);
+      const std::uint32_t rows = base + l.dout + places.b_columns;
+#pragma unroll 1
+      for (int slot = 0; slot < l.slots; slot += 16) {
+        FragmentA<T> weights;
+        load_turned(weights.r, as_keys + slot * square.pitch);
+        multiply_add_columns<T>(dv, weights, rows + slot * kRow);
+      }
       store(params.dv, dv, 1.0F);
     }
     __syncthreads();
 
     // The logits' gradients.
+    const std::uint32_t as_queries = square.a(own_row);
     {
-      const RowsAsA<T, Size> own_dout(dout, own.first);
-      const float delta[2] = {deltas[own.first + lane.g], deltas[own.first + lane.g + 8]};
+      const RowsAsA<T, Size> own_dout(base + l.dout + own_row * kRow + places.a);
+      const std::uint32_t values_at = base + l.v + places.b_rows;
+      const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
       [[maybe_unused]] DirectSums sums;
-#pragma unroll 2
+#pragma unroll 1
       for (int slot = 0; slot < l.slots; slot += 16) {
         float c[2][4];
-        multiply(c, own_dout, v, slot);
-        const auto weights = load_a(square, own.first, slot);
+        multiply(c, own_dout, values_at + slot * kRow);
+        FragmentA<T> weights;
+        load_matrices(weights.r, as_queries + slot * 2);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float2 weight = unpack<T>(weights.r[i]);
           const int piece = i / 2, half = i % 2;
           c[piece][2 * half] = weight.x * (c[piece][2 * half] - delta[half]);
           c[piece][2 * half + 1] = weight.y * (c[piece][2 * half + 1] - delta[half]);
-          *reinterpret_cast<std::uint32_t*>(
-              &square.at(own.first + lane.g + 8 * half, slot + 8 * piece + 2 * lane.t)) =
+          *reinterpret_cast<std::uint32_t*>(own_square + half * 8 * square.pitch + piece * 16 +
+                                            slot * 2) =
               pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
         }
         if constexpr (kDirect) with_bias += sums.add(c, l, slot, factor, lines);
@@ -167,40 +183,38 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     // From here on nobody needs v and dout.
     __syncthreads();
     if (l.reload) {
-      load_slots<Size>(q, head_of<T>(p.attention.q, image, head), tokens, g);
+      load(l.q, p.attention.q);
       commit_copies();
     }
 
     // Gradients of vectors, then of table values and gates.
-    const auto bins_of = [&](int set) {
-      return Tile<T>{shared + l.bins + set * Tile<T>::bytes(l.slots, l.table_rows), l.slots,
-                     l.table_rows};
-    };
     if constexpr (kDistance) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set)
-        with_bias += distance_gradients<T>(l, g, own, HeadNear<T>(l, shared, set), square, factor,
-                                           lines + set * 16 * l.line_pitch);
+        with_bias +=
+            distance_gradients<T>(l, g, own_row, HeadNear<T>(l, shared, set), square, factor,
+                                  params.dgain != nullptr, lines + set * 16 * l.line_pitch);
       __syncthreads();
     }
     if constexpr (Form != BiasForm::none) {
-      const int row = in_warp % 16, axis = in_warp / 16, slot = own.first + row;
+      const int row = in_warp % 16, axis = in_warp / 16, slot = own_row + row;
       const LineWalk walk(l, g, p.stage.span, slot, axis);
       const float* gradients[kSets];
-      Tile<T> bins[kSets];
+      T* bins[kSets];
 #pragma unroll
       for (int set = 0; set < kSets; ++set) {
         gradients[set] = lines + (set * 16 + row) * l.line_pitch + axis * l.row_width;
-        bins[set] = bins_of(set);
+        bins[set] = bins_of(set).row(slot) + axis * l.second_table;
       }
       if (p.has_tables) {
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
-          for (int i = in_warp; i < 2 * l.table_rows; i += 32)
-            *reinterpret_cast<uint4*>(bins[set].piece(own.first + i % 16, i / 16)) = {};
+          for (int i = in_warp; i < l.bins_pitch; i += 32)  // sixteen rows of 16-byte pieces
+            *reinterpret_cast<uint4*>(bins_of(set).data + own_row * l.bins_pitch + i * 16) = {};
         __syncwarp();
-        walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis, Gates(p.stage, head),
-                                 p.attention.scale, gradients, kept, bins, square, slot, gate_sums);
+        walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, Gates(p.stage, head),
+                                 p.attention.scale, gradients, kept, bins, square.row(slot), slot,
+                                 gate_sums);
       } else {
         __syncwarp();
 #pragma unroll
@@ -212,29 +226,35 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     }
 
     // dq, dk: the logits' gradients, and the table values' through the tables.
-    const float table_unit = 1.0F / p.attention.scale;
     const auto add_tables = [&](float(&to)[kPieces][4], bool of_q) {
       if constexpr (Form == BiasForm::none) return;
-      if (!p.has_tables) return;
-      const int set = p.stage.sets - 1;  // k's is the last set, q's the first
-      if (of_q ? !p.stage.first_from_q : p.stage.first_from_q && p.stage.sets == 1) return;
-      const int own_set = of_q ? 0 : set;
-      const Tile<T> table{shared + l.tables + own_set * Tile<T>::bytes(l.table_rows, Size),
-                          l.table_rows, Size};
-      const Tile<T> bins = bins_of(kSets == 2 ? own_set : 0);
-      for (int row = 0; row < l.table_rows; row += 16)
-        multiply_add_columns<T>(to, load_a(bins, own.first, row), table, row);
+      // q's tables are the first set, k's the last.
+      if (!p.has_tables ||
+          (of_q ? !p.stage.first_from_q : p.stage.first_from_q && p.stage.sets == 1))
+        return;
+      const int set = of_q ? 0 : p.stage.sets - 1;
+      const std::uint32_t table = base + l.tables + set * l.table_rows * kRow + places.b_columns;
+      const std::uint32_t bins = bins_of(kSets == 2 ? set : 0).a(own_row);
+#pragma unroll 1
+      for (int row = 0; row < l.table_rows; row += 16) {
+        FragmentA<T> a;
+        load_matrices(a.r, bins + row * 2);
+        multiply_add_columns<T>(to, a, table + row * kRow);
+      }
+      const float unit = 1.0F / p.attention.scale;
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) to[piece][e] *= table_unit;
+      for (int i = 0; i < kPieces * 4; ++i) to[i / 4][i % 4] *= unit;
     };
     if (params.dq.data != nullptr) {
       float dq[kPieces][4] = {};
       add_tables(dq, true);
-#pragma unroll 2
-      for (int slot = 0; slot < l.slots; slot += 16)
-        multiply_add_columns<T>(dq, load_a(square, own.first, slot), k, slot);
+      const std::uint32_t keys = base + l.k + places.b_columns;
+#pragma unroll 1
+      for (int slot = 0; slot < l.slots; slot += 16) {
+        FragmentA<T> gradients;
+        load_matrices(gradients.r, as_queries + slot * 2);
+        multiply_add_columns<T>(dq, gradients, keys + slot * kRow);
+      }
       store(params.dq, dq, p.attention.scale);
     }
     wait_for_copies<0>();
@@ -242,17 +262,21 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     if (params.dk.data != nullptr) {
       float dk[kPieces][4] = {};
       add_tables(dk, false);
-#pragma unroll 2
-      for (int slot = 0; slot < l.slots; slot += 16)
-        multiply_add_columns<T>(dk, load_a_columns<T>(square, slot, own.first), q, slot);
+      const std::uint32_t queries = base + l.q + places.b_columns;
+#pragma unroll 1
+      for (int slot = 0; slot < l.slots; slot += 16) {
+        FragmentA<T> gradients;
+        load_turned(gradients.r, as_keys + slot * square.pitch);
+        multiply_add_columns<T>(dk, gradients, queries + slot * kRow);
+      }
       store(params.dk, dk, p.attention.scale);
     }
     if constexpr (Form != BiasForm::none) {
       if (params.dtables != nullptr)
         for (int set = 0; set < p.stage.sets; ++set)
-          add_table_gradients<T, Size>(params, own, set, image == turn,
-                                       bins_of(kSets == 2 ? set : 0),
-                                       set == 0 && p.stage.first_from_q ? q : k);
+          add_table_gradients<T, Size>(
+              params, set, image == turn, bins_of(kSets == 2 ? set : 0),
+              base + (set == 0 && p.stage.first_from_q ? l.q : l.k) + places.b_columns);
     }
     __syncthreads();
   }

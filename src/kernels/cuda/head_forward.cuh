@@ -14,41 +14,48 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     head_forward_kernel(const __grid_constant__ HeadForward p) {
   constexpr bool kDistance = kIsDistance<Form>;
   constexpr int kSets = kHeadSets<Form>;
-  constexpr int kChunk = 8;  // eights of keys whose logits are held at once
+  constexpr int kChunk = kDistance ? 4 : 8;  // eights of keys whose logits are held at once
+  constexpr int kRow = kRowBytes<Size>;
   extern __shared__ __align__(128) unsigned char shared[];
   const auto& l = p.layout;
   const auto& g = p.attention.geometry;
   const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
   const Lane lane;
-  const OwnSlots own(l);
-  const Tile<T> q{shared + l.q, l.slots, Size}, k{shared + l.k, l.slots, Size};
-  const Tile<T> v{shared + l.v, l.slots, Size};
+  const int warp = threadIdx.x / 32, own_row = warp * 16;
+  const LanePlaces<Size> places;
+  const std::uint32_t base = shared_address(shared);
+  const std::uint32_t keys = base + l.k + places.b_rows, values_at = base + l.v + places.b_columns;
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
-  float* const values = reinterpret_cast<float*>(shared + l.square + own.warp * l.scratch);
+  float* const values = reinterpret_cast<float*>(shared + l.square + warp * l.scratch);
   float* const lines = values + 16 * l.value_pitch;
 
   note_tokens(l, g, tokens);
-  if (p.has_tables) load_tables<T, Size>(p, head, shared + l.tables);
   __syncthreads();
   for (int image = turn; image < p.images; image += p.turns) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
-    load_slots<Size>(q, head_of<T>(p.attention.q, image, head), tokens, g);
-    load_slots<Size>(k, head_of<T>(p.attention.k, image, head), tokens, g);
-    commit_copies();
-    load_slots<Size>(v, head_of<T>(p.attention.v, image, head), tokens, g);
-    commit_copies();
+    {
+      const SlotCopies<T, Size> copies(tokens, own_row);
+      copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
+      copies.start(shared + l.k, head_of<T>(p.attention.k, image, head), g);
+      commit_copies();
+      copies.start(shared + l.v, head_of<T>(p.attention.v, image, head), g);
+      commit_copies();
+    }
+    if (p.has_tables && image == turn) load_tables<T, Size>(p, head, shared + l.tables);
     wait_for_copies<1>();
     __syncthreads();
 
-    const RowsAsA<T, Size> own_q(q, own.first);
+    const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
     if constexpr (Form != BiasForm::none) {
-      make_vectors<false, T, Size, Form>(p, own, head, batch_head, own_q, k, shared, lines, values,
-                                         {});
+      make_vectors<false, Form>(
+          p, own_row, head, batch_head, own_q,
+          {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows}, lines,
+          values, {});
       if constexpr (kDistance) {
         __syncthreads();
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
-          HeadNear<T>(l, shared, set).make(l, g, own, [&](int slot) {
+          HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
             return reinterpret_cast<const float*>(shared + l.square + slot / 16 * l.scratch) +
                    16 * l.value_pitch + (set * 16 + slot % 16) * l.line_pitch;
           });
@@ -57,7 +64,14 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     wait_for_copies<0>();
     __syncthreads();
 
-    const HeadLogits<T, Form> bias(p, own, head, lines);
+    const HeadLogits<T, Form> bias(p, head, lines);
+    [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+    [[maybe_unused]] NearRows<T> near_rows[kSets];
+    if constexpr (kDistance) {
+#pragma unroll
+      for (int set = 0; set < kSets; ++set)
+        near_rows[set].begin(HeadNear<T>(l, shared, set), own_row);
+    }
     OnlineSoftmax softmax;
     float out[Size / 8][4] = {};
 #pragma unroll 1
@@ -68,8 +82,14 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
         const int slot = first + piece * 8;
         auto& pair = reinterpret_cast<float(&)[2][4]>(logits[piece]);
         if (slot < l.slots) {
-          multiply(pair, own_q, k, slot);
-          bias.make(pair, p, own, slot, lines, shared);
+          multiply(pair, own_q, keys + slot * kRow);
+          bias.make(pair, p, slot);
+          if constexpr (kDistance) {
+#pragma unroll
+            for (int set = 0; set < kSets; ++set)
+              bias.add_distances(pair, p, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
+                                 slot);
+          }
         } else {
 #pragma unroll
           for (int e = 0; e < 8; ++e) pair[e / 4][e % 4] = -INFINITY;
@@ -79,20 +99,21 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
 #pragma unroll
       for (int piece = 0; piece < kChunk; piece += 2)
         if (first + piece * 8 < l.slots)
-          multiply_add_columns<T>(out, as_a<T>(logits[piece], logits[piece + 1]), v,
-                                  first + piece * 8);
+          multiply_add_columns<T>(out, as_a<T>(logits[piece], logits[piece + 1]),
+                                  values_at + (first + piece * 8) * kRow);
     }
     softmax.finish();
-    const auto to = head_of<T>(p.attention.out, image, head);
+    if (p.attention.softmax != nullptr && lane.t == 0) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int token = tokens[own.first + lane.g + 8 * half];
-      if (token < 0) continue;
-      if (lane.t == 0 && p.attention.softmax != nullptr)
-        p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
-                                                              softmax.sum[half]};
-      store_row(to.row(token), out, half, 1.0F / softmax.sum[half], g.head_size, g.aligned);
+      for (int half = 0; half < 2; ++half) {
+        const int token = tokens[own_row + lane.g + 8 * half];
+        if (token >= 0)
+          p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
+                                                                softmax.sum[half]};
+      }
     }
+    store_slots(head_of<T>(p.attention.out, image, head), out, tokens + own_row,
+                {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, g);
     __syncthreads();
   }
 }

@@ -8,36 +8,38 @@ namespace sape2::kernels::cuda {
 /// dout · out of the warp's rows: `out` is read early, multiplied once dout has arrived.
 template <class T, int Size>
 struct RowsDelta {
-  static constexpr int kLanes = Size / 8, kSweeps = kLanes / 2;  // sixteen rows by 32 lanes
-  uint4 pieces[kSweeps];
+  using Copies = SlotCopies<T, Size>;
+  uint4 pieces[Copies::kSweeps];
 
-  __device__ RowsDelta(const HeadView<const T>& out, const std::int16_t* tokens, const Geometry& g,
-                       int own_row) {
-    const int lane = threadIdx.x % 32, column = lane % kLanes * 8;
+  __device__ RowsDelta(const Copies& copies, const HeadView<const T>& out, const Geometry& g) {
 #pragma unroll
-    for (int sweep = 0; sweep < kSweeps; ++sweep) {
-      const int token = tokens[own_row + (sweep * 32 + lane) / kLanes];
+    for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
+      const int token = copies.tokens[sweep];
       pieces[sweep] = {};
-      if (token < 0) continue;
+      if (token < 0 || copies.column >= g.head_size) continue;
+      const T* const row = out.row(token) + copies.column;
       if (g.aligned) {
-        if (column < g.head_size)
-          pieces[sweep] = *reinterpret_cast<const uint4*>(out.row(token) + column);
+        pieces[sweep] = *reinterpret_cast<const uint4*>(row);
       } else {
-        T numbers[8];
+        std::uint32_t words[4];
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
-          numbers[i] = column + i < g.head_size ? out.row(token)[column + i] : narrow<T>(0.0F);
-        pieces[sweep] = reinterpret_cast<const uint4&>(numbers);
+        for (int i = 0; i < 4; ++i) {
+          const int left = g.head_size - copies.column - 2 * i;
+          words[i] =
+              pack<T>(left > 0 ? widen(row[2 * i]) : 0.0F, left > 1 ? widen(row[2 * i + 1]) : 0.0F);
+        }
+        pieces[sweep] = {words[0], words[1], words[2], words[3]};
       }
     }
   }
 
-  __device__ void finish(const Tile<T>& dout, int own_row, float* deltas) const {
+  __device__ void finish(const unsigned char* dout, int own_row, float* deltas) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int sweep = 0; sweep < kSweeps; ++sweep) {
-      const int row = own_row + (sweep * 32 + lane) / kLanes;
-      const uint4 other = *reinterpret_cast<const uint4*>(dout.piece(row, lane % kLanes));
+    for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
+      const int row = own_row + (sweep * 32 + lane) / Copies::kLanes;
+      const auto other = *reinterpret_cast<const uint4*>(
+          dout + LanePlaces<Size>::place(row, lane % Copies::kLanes));
       const std::uint32_t a[4] = {pieces[sweep].x, pieces[sweep].y, pieces[sweep].z,
                                   pieces[sweep].w};
       const std::uint32_t b[4] = {other.x, other.y, other.z, other.w};
@@ -48,9 +50,9 @@ struct RowsDelta {
         sum += left.x * right.x + left.y * right.y;
       }
 #pragma unroll
-      for (int step = kLanes / 2; step > 0; step /= 2)
+      for (int step = Copies::kLanes / 2; step > 0; step /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      if (lane % kLanes == 0) deltas[row] = sum;
+      if (lane % Copies::kLanes == 0) deltas[row] = sum;
     }
   }
 };
@@ -83,9 +85,9 @@ struct DirectSums {
     float sum = high ? high_sum : low_sum;
     sum += __shfl_xor_sync(0xffffffffu, high ? low_sum : high_sum, 2);
     if (l.row_width == 16) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    const EightSlots keys(l, slot + (high ? 8 : 0));
-    if (keys.y < 0 || (l.row_width == 16 && high)) return 0.0F;
-    float& place = lines[(lane.g + (odd ? 8 : 0)) * l.line_pitch + l.row_width + keys.y];
+    const int y = grid_row(l, slot + (high ? 8 : 0));
+    if (y < 0 || (l.row_width == 16 && high)) return 0.0F;
+    float& place = lines[(lane.g + (odd ? 8 : 0)) * l.line_pitch + l.row_width + y];
     const float with_bias = sum * place;
     place = sum * factor;
     return with_bias;
@@ -114,78 +116,73 @@ struct DirectSums {
 
 /// The distance form, once the whole square is known: with ω = (gradient both ways round) /
 /// distance, dU_i = Σ_n ω_in (u_i − u_n), here u_i·Σω − ω·U with the same rounded ω in both.
-/// Returns this lane's share of Σ gradient · bias.
+/// Returns this lane's share of Σ gradient · bias if wanted.
 template <class T>
-__device__ float distance_gradients(const HeadLayout& l, const Geometry& g, const OwnSlots& own,
-                                    const HeadNear<T>& near, const Square<T>& square, float factor,
-                                    float* lines) {
-  constexpr int kMostPieces = 4;  // entries of an axis in eights: up to 16 columns, 32 rows
+__device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int own_row,
+                                    const HeadNear<T>& near, const Padded<T>& square, float factor,
+                                    bool bias_wanted, float* lines) {
+  constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f803f80u : 0x3c003c00u;
   const Lane lane;
+  const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+  NearRows<T> rows;
+  rows.begin(near, own_row);
+  const std::uint32_t there = square.a(own_row), back = square.b_rows(0) + own_row * 2;
+  const std::uint32_t others = near.tile.a(0);
   float with_bias = 0.0F;
-  float sum[2][kMostPieces][4] = {};
-  float weight[2][2] = {};  // (axis, half)
+  float sum[2][2][4] = {}, more[2][4] = {};  // by axis; y beyond 16
+  float weight[2][4] = {};                   // Σω, the same in every column
 #pragma unroll 1
   for (int slot = 0; slot < l.grid_slots; slot += 16) {
-    const auto there = load_a(square, own.first, slot);
-    const auto back = load_a_columns<T>(square, slot, own.first);
-    float one_way[2][4], both[2][4];
+    FragmentA<T> one_way, other_way;
+    load_matrices(one_way.r, there + slot * 2);
+    load_turned(other_way.r, back + slot * square.pitch);
+    float both[2][4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 a = unpack<T>(there.r[i]), b = unpack<T>(back.r[i]);
-      const int piece = i / 2, e = i % 2 * 2;
-      const bool on_grid = slot + 8 * piece < l.grid_slots && own.eight[i % 2].y >= 0;
-      one_way[piece][e] = on_grid ? a.x : 0.0F;
-      one_way[piece][e + 1] = on_grid ? a.y : 0.0F;
-      both[piece][e] = on_grid ? (a.x + b.x) * factor : 0.0F;
-      both[piece][e + 1] = on_grid ? (a.y + b.y) * factor : 0.0F;
+      const float2 a = unpack<T>(one_way.r[i]), b = unpack<T>(other_way.r[i]);
+      const bool used = on_grid[i % 2] && slot + 8 * (i / 2) < l.grid_slots;
+      both[i / 2][i % 2 * 2] = used ? a.x + b.x : 0.0F;
+      both[i / 2][i % 2 * 2 + 1] = used ? a.y + b.y : 0.0F;
     }
 #pragma unroll
     for (int axis = 0; axis < 2; ++axis) {
       float d[2][4];
-      near.squared(d, axis, own.first, slot);
+      rows.squared(d, near, axis, slot);
 #pragma unroll
-      for (int piece = 0; piece < 2; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float inverse = fast_inverse_root(d[piece][e]);
-          with_bias += one_way[piece][e] * (d[piece][e] * inverse);
-          d[piece][e] = both[piece][e] * inverse;
+      for (int e = 0; e < 8; ++e) {
+        float& square_distance = d[e / 4][e % 4];
+        const float inverse = fast_inverse_root(square_distance);
+        if (bias_wanted && on_grid[e % 4 / 2] && slot + e / 4 * 8 < l.grid_slots) {
+          const float2 pair = unpack<T>(one_way.r[e / 4 * 2 + e % 4 / 2]);
+          with_bias += (e % 2 ? pair.y : pair.x) * (square_distance * inverse);
         }
-      const auto omega = as_a<T>(d[0], d[1]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 pair = unpack<T>(omega.r[i]);
-        weight[axis][i % 2] += pair.x + pair.y;
+        square_distance = both[e / 4][e % 4] * inverse;
       }
-      const int first = near.first_column(axis), end = near.end_column(axis);
-#pragma unroll
-      for (int piece = 0; piece < (axis ? kMostPieces : 2); piece += 2) {
-        if (first + piece * 8 >= end) break;
-        FragmentB<T> b[2];
-        load_b_columns(b, near.tile, slot, first + piece * 8);
-        multiply_add(sum[axis][piece], omega, b[0]);
-        multiply_add(sum[axis][piece + 1], omega, b[1]);
+      const auto omega = as_a<T>(d[0], d[1]);
+      multiply_add(weight[axis], omega, FragmentB<T>{kOne, kOne});
+      std::uint32_t b[4];
+      load_turned(b, others + slot * near.tile.pitch + 32 * axis);
+      multiply_add_pair<T>(sum[axis][0], sum[axis][1], omega, b);
+      if (axis == 1 && near.long_y) {
+        load_turned(b, others + slot * near.tile.pitch + 64);
+        multiply_add_pair<T>(more[0], more[1], omega, b);
       }
     }
   }
 #pragma unroll
-  for (int axis = 0; axis < 2; ++axis) {
-    const int entries = axis ? g.rows : g.cols;
+  for (int part = 0; part < 3; ++part) {
+    if (part == 2 && !near.long_y) break;
+    const int axis = part > 0;
+    const int first = part == 2 ? 16 : 0, entries = axis ? g.rows : g.cols;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      weight[axis][half] += __shfl_xor_sync(0xffffffffu, weight[axis][half], 1);
-      weight[axis][half] += __shfl_xor_sync(0xffffffffu, weight[axis][half], 2);
+    for (int e = 0; e < 8; ++e) {
+      const int entry = first + e / 4 * 8 + 2 * lane.t + e % 2, row = lane.g + e % 4 / 2 * 8;
+      if (entry >= entries) continue;
+      const float u = widen(near.tile.row(own_row + row)[axis * 16 + entry]);
+      const float others_share = part == 2 ? more[e / 4][e % 4] : sum[axis][e / 4][e % 4];
+      lines[row * l.line_pitch + axis * l.row_width + entry] =
+          factor * (weight[axis][e % 4 / 2 * 2] * u - others_share);
     }
-#pragma unroll
-    for (int piece = 0; piece < (axis ? kMostPieces : 2); ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int entry = piece * 8 + 2 * lane.t + e % 2, row = lane.g + e / 2 * 8;
-        if (entry >= entries) continue;
-        const float u = widen(near.tile.at(own.first + row, near.first_column(axis) + entry));
-        lines[row * l.line_pitch + axis * l.row_width + entry] =
-            weight[axis][e / 2] * u - sum[axis][piece][e];
-      }
   }
   return with_bias;
 }
@@ -208,48 +205,42 @@ __device__ void write_line(const HeadBackward& p, const LineWalk& walk, std::int
 }
 
 /// This block's partial sums of the tables' gradients: binsᵀ · source, sixteen table rows and
-/// sixteen channels a turn.
+/// sixteen channels a turn. `source`: LanePlaces::b_columns of the tokens.
 template <class T, int Size>
-__device__ void add_table_gradients(const HeadBackward& p, const OwnSlots& own, int set, bool first,
-                                    const Tile<T>& bins, const Tile<T>& source) {
+__device__ void add_table_gradients(const HeadBackward& p, int set, bool first,
+                                    const Padded<T>& bins, std::uint32_t source) {
   const auto& l = p.forward.layout;
   const auto& axes = p.forward.stage.axes;
   const int head_size = p.forward.attention.geometry.head_size;
   const Lane lane;
+  const std::uint32_t turned = bins.b_rows(0);
   float* const partial = p.dtables + (std::int64_t(blockIdx.x) * p.forward.stage.sets + set) *
                                          (axes[0].positions + axes[1].positions) * head_size;
   constexpr int kAcross = Size / 16;
-  for (int unit = own.warp; unit < l.table_rows / 16 * kAcross; unit += l.warps) {
-    const int row = unit / kAcross * 16, column = unit % kAcross * 16;
+#pragma unroll 1
+  for (int unit = threadIdx.x / 32; unit < l.table_rows / 16 * kAcross; unit += l.warps) {
+    const int row = unit / kAcross * 16, column = unit % kAcross;
     float c[2][4] = {};
+    const std::uint32_t from = next_columns<Size>(source, column);
 #pragma unroll 2
     for (int slot = 0; slot < l.grid_slots; slot += 16) {
-      const auto a = load_a_columns<T>(bins, slot, row);
-      FragmentB<T> b[2];
-      load_b_columns(b, source, slot, column);
-      multiply_add(c[0], a, b[0]);
-      multiply_add(c[1], a, b[1]);
+      FragmentA<T> a;
+      std::uint32_t b[4];
+      load_turned(a.r, turned + slot * bins.pitch + row * 2);
+      load_turned(b, from + slot * kRowBytes<Size>);
+      multiply_add_pair<T>(c[0], c[1], a, b);
     }
     const int axis = row >= l.second_table;
-    const int first_row = row - axis * l.second_table, rows = axes[axis].positions;
-    float* const to = partial + axis * axes[0].positions * head_size;
-    float* places[2][4];
-    float before[2][4];
+    const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;
+    const int channel = column * 16 + 2 * lane.t;
+    float* const to = partial + (axis * axes[0].positions + bin) * head_size + channel;
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int bin = first_row + lane.g + e / 2 * 8;
-        const int channel = column + piece * 8 + 2 * lane.t + e % 2;
-        const bool used = bin < rows && channel < head_size;
-        places[piece][e] = used ? to + bin * head_size + channel : nullptr;
-        before[piece][e] = used && !first ? *places[piece][e] : 0.0F;
-      }
-#pragma unroll
-    for (int piece = 0; piece < 2; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (places[piece][e] != nullptr) *places[piece][e] = before[piece][e] + c[piece][e];
+    for (int e = 0; e < 8; ++e) {
+      const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
+      if (bin + down >= rows || channel + across >= head_size) continue;
+      float& place = to[down * head_size + across];
+      place = first ? c[e / 4][e % 4] : place + c[e / 4][e % 4];
+    }
   }
 }
 

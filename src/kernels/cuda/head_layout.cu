@@ -37,7 +37,7 @@ struct Places {
 void place(HeadLayout& l, int head_size, bool distance, int sets, bool backward) {
   const int tokens = Rows::bytes(l.slots, head_size);
   const int lines = l.slots * l.line_pitch * 4;
-  const int bins = Rows::bytes(l.slots, l.table_rows);
+  const int bins = l.slots * l.bins_pitch, near = l.slots * l.near_pitch;
   const int sets_apart = distance ? sets : 1;
   Places places;
   l.q = places.take(tokens);
@@ -52,7 +52,7 @@ void place(HeadLayout& l, int head_size, bool distance, int sets, bool backward)
     l.deltas = places.take(l.slots * 4);
     if (distance) {
       l.lines = l.dout;
-      l.near = places.take(sets_apart * std::max(Rows::bytes(l.slots, l.near_width), bins));
+      l.near = places.take(sets_apart * std::max(near, bins));
       l.bins = l.near;
     } else {
       l.lines = places.take(lines);
@@ -60,7 +60,7 @@ void place(HeadLayout& l, int head_size, bool distance, int sets, bool backward)
     }
   } else {
     l.square = places.take(l.warps * l.scratch);
-    if (distance) l.near = places.take(sets_apart * Rows::bytes(l.slots, l.near_width));
+    if (distance) l.near = places.take(sets_apart * near);
   }
   if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
   l.tables = places.take(sets * Rows::bytes(l.table_rows, head_size));
@@ -81,13 +81,13 @@ HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, 
   l.warps = l.slots / 16;
   if (l.slots > kHeadMostSlots) return l;
   if (axes != nullptr) {
-    l.second_table = round_up(axes[0].positions, 16);
-    l.table_rows = l.second_table + round_up(axes[1].positions, 16);
+    l.second_table = round_up(axes[0].positions + 1, 16);
+    l.table_rows = l.second_table + round_up(axes[1].positions + 1, 16);
     l.value_pitch = l.table_rows + 1;
+    l.bins_pitch = l.table_rows * 2 + 16;
   }
   if (form != BiasForm::none) l.line_pitch = (l.row_width + g.rows) | 1;
-  l.second_near = 16;
-  l.near_width = l.second_near + round_up(g.rows, 16);
+  l.near_pitch = (16 + round_up(g.rows, 16)) * 2 + 16;
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
   place(l, head_size, distance, sets, backward);
   if (backward && l.bytes > shared_memory_limit()) {

@@ -14,13 +14,14 @@ struct HeadLayout {
   int grid_slots;  // of the whole grid
   int slots, warps;
 
-  // Tables of a set lie below each other, x then y, each padded to 16 rows.
+  // Tables of a set lie below each other, x then y, each padded to 16 rows, by at least one.
   int table_rows, second_table;
   // Vectors of a set lie beside each other, x then y. In floats: of one patch's line scores,
   // positions or vectors (x padded to row_width), and of its table values.
   int line_pitch, value_pitch;
-  int near_width, second_near;  // 16-bit vectors, each padded to 16
-  int square_pitch;             // bytes of a row of (queries, keys), 16 bits each
+  // Bytes of a row of 16-bit numbers: (queries, keys); table values' gradients; rounded vectors,
+  // 16 of x, then y padded to 16.
+  int square_pitch, bins_pitch, near_pitch;
 
   // Where things begin, in bytes.
   int q, k, v, dout;
@@ -28,7 +29,7 @@ struct HeadLayout {
   int lines;    // direct form: vectors, then their gradients; distance form: their gradients
   int tables;   // 16 bits
   int bins;     // gradients of table values, 16 bits
-  int near;     // distance form
+  int near;     // distance form: rounded vectors
   int norms;    // float32
   int deltas;   // dout · out, float32
   int tokens;   // token of each slot or −1, 16 bits
@@ -40,9 +41,9 @@ struct HeadLayout {
 inline constexpr int kHeadMostSlots = 256;
 inline constexpr int kHeadMostWarps = kHeadMostSlots / 16;
 
-/// Number of slots the sums of one patch's table values, vectors and so on are kept for between
-/// both passes over a line: lane by lane in the caller's workspace.
-inline constexpr int kHeadKept = 2;  // position and score; and a slope for each set
+/// Numbers kept for each entry of a line, lane by lane in the caller's workspace, besides a slope
+/// for each set: position and score.
+inline constexpr int kHeadKept = 2;
 
 /// The compiled head size that holds `head_size`; 0: none.
 constexpr int head_size_compiled(int head_size) {

@@ -18,7 +18,7 @@ struct LineWalk {
 
   __device__ LineWalk(const HeadLayout& l, const Geometry& g, Span span, int slot, int axis)
       : between(span == Span::between) {
-    const int y = slot / l.row_width, x = slot % l.row_width;
+    const int y = l.row_width == 16 ? slot / 16 : slot / 8, x = slot & (l.row_width - 1);
     length = axis ? g.rows : g.cols;
     if (y >= g.rows || x >= g.cols) return;
     is_patch = true;
@@ -28,24 +28,29 @@ struct LineWalk {
   }
   __device__ bool forward(int step) const { return !between || step < turn; }
   __device__ int place(int step) const {
-    return between && step < turn ? own + 1 + step : (between ? length - 2 : length - 1) - step;
+    return between ? (step < turn ? own + 1 + step : length - 2 - step) : length - 1 - step;
   }
 };
 
-/// Where a position lies between two table rows. A position that is no number gets the first row
-/// and keeps a weight that is none.
-struct TablePlace {
-  int below, above;
-  float weight;
-  bool clamped;
+/// A position moved into the table's reach; one that is no number stays so.
+__device__ inline float clamped(float position, float low, float high) {
+  float result;
+  asm("{.reg .f32 t;\n max.NaN.f32 t, %1, %2;\n min.NaN.f32 %0, t, %3;}\n"
+      : "=f"(result)
+      : "f"(position), "f"(low), "f"(high));
+  return result;
+}
 
-  __device__ TablePlace(float position, float low, float high) {
-    clamped = position < low || position > high;
-    const float p = position < low ? low : position > high ? high : position;
-    const float down = floorf(p);
-    weight = p - down;
-    below = static_cast<int>(fminf(fmaxf(down, low), high) - low);
-    above = weight != 0.0F ? below + 1 : below;
+/// Where a clamped position lies between table row `row` and the next: weight is the next one's.
+/// No number gives some row and a weight that is none.
+struct TablePlace {
+  int row;
+  float weight;
+
+  __device__ TablePlace(float position, int origin) {
+    const float down = floorf(position);
+    weight = position - down;
+    row = static_cast<int>(down) + origin;
   }
 };
 
@@ -58,89 +63,120 @@ template <class T, int Size>
 __device__ void load_tables(const HeadForward& p, int head, unsigned char* shared) {
   const auto& l = p.layout;
   const int head_size = p.stage.geometry.head_size;
-  for (int set = 0; set < p.stage.sets; ++set) {
-    const Tile<T> tile{shared + set * Tile<T>::bytes(l.table_rows, Size), l.table_rows, Size};
-    for (int i = threadIdx.x; i < l.table_rows * Size; i += blockDim.x) {
-      const int row = i / Size, column = i % Size, axis = row >= l.second_table;
+  constexpr int kPairs = Size / 2;
+  for (int set = 0; set < p.stage.sets; ++set)
+#pragma unroll
+    for (int axis = 0; axis < 2; ++axis) {
       const auto& lines = p.stage.axes[axis];
-      const int own = row - axis * l.second_table;
-      float value = 0.0F;
-      if (own < lines.positions && column < head_size)
-        value =
-            p.stage.tables[set][axis][head * p.stage.table_head_stride +
-                                      std::int64_t(lines.table_first + own) * head_size + column];
-      tile.at(row, column) = narrow<T>(value);
+      const int first = axis ? l.second_table : 0;
+      const int rows = (axis ? l.table_rows : l.second_table) - first;
+      const float* const from = p.stage.tables[set][axis] + head * p.stage.table_head_stride +
+                                std::int64_t(lines.table_first) * head_size;
+      const int column = threadIdx.x % kPairs * 2;
+      unsigned char* const tile = shared + (set * l.table_rows + first) * kRowBytes<Size>;
+      const int step = blockDim.x / kPairs;
+#pragma unroll 4
+      for (int row = threadIdx.x / kPairs; row < rows; row += step) {
+        const bool used = row < lines.positions;
+        const float* const pair = from + row * head_size + column;
+        const float left = used && column < head_size ? pair[0] : 0.0F;
+        const float right = used && column + 1 < head_size ? pair[1] : 0.0F;
+        *reinterpret_cast<std::uint32_t*>(tile + LanePlaces<Size>::place(row, column / 8) +
+                                          column % 8 * 2) = pack<T>(left, right);
+      }
     }
-  }
 }
 
-/// q·k of the warp's patches with the patches of their grid rows and columns.
+/// q·k of the warp's patches with the patches of their grid rows and columns. `keys`:
+/// LanePlaces::b_rows of the keys' first row.
 template <class T, int Size>
-__device__ void line_scores(const HeadLayout& l, const OwnSlots& own, const RowsAsA<T, Size>& q,
-                            const Tile<T>& k, float* lines) {
+__device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, Size>& q,
+                            std::uint32_t keys, float* lines) {
   const Lane lane;
-  const bool diagonal = lane.t == lane.g / 2;
-#pragma unroll 2
-  for (int slot = 0; slot < l.grid_slots; slot += 16) {
-    float c[2][4];
-    multiply(c, q, k, slot);
-#pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
-      const EightSlots keys(l, slot + 8 * piece);
-      if (keys.y < 0) continue;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float* const line = lines + (lane.g + 8 * half) * l.line_pitch;
-        if (own.eight[half].y == keys.y) {
-          line[keys.x + 2 * lane.t] = c[piece][2 * half];
-          line[keys.x + 2 * lane.t + 1] = c[piece][2 * half + 1];
+  const bool diagonal = lane.t == lane.g / 2, odd = lane.g % 2;
+  float* const top = lines + lane.g * l.line_pitch;
+  float* const bottom = top + 8 * l.line_pitch;
+  if (l.row_width == 8) {  // sixteen slots: two grid rows
+#pragma unroll 1
+    for (int slot = 0; slot < l.grid_slots; slot += 16) {
+      float c[2][4];
+      multiply(c, q, keys + slot * kRowBytes<Size>);
+      const int y = l.row_width + slot / 8;
+      if (diagonal) {
+        top[y] = odd ? c[0][1] : c[0][0];
+        bottom[y] = odd ? c[0][3] : c[0][2];
+        if (slot + 8 < l.grid_slots) {
+          top[y + 1] = odd ? c[1][1] : c[1][0];
+          bottom[y + 1] = odd ? c[1][3] : c[1][2];
         }
-        if (own.eight[half].x == keys.x && diagonal)
-          line[l.row_width + keys.y] = lane.g % 2 ? c[piece][2 * half + 1] : c[piece][2 * half];
+      }
+      if (slot == own_row) {
+        top[2 * lane.t] = c[0][0];
+        top[2 * lane.t + 1] = c[0][1];
+        bottom[2 * lane.t] = c[1][2];
+        bottom[2 * lane.t + 1] = c[1][3];
+      }
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int slot = 0; slot < l.grid_slots; slot += 16) {  // one grid row
+    float c[2][4];
+    multiply(c, q, keys + slot * kRowBytes<Size>);
+    const int y = l.row_width + slot / 16;
+    if (diagonal) {
+      top[y] = odd ? c[0][1] : c[0][0];
+      bottom[y] = odd ? c[1][3] : c[1][2];
+    }
+    if (slot == own_row) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int x = e / 2 * 8 + 2 * lane.t + e % 2;
+        top[x] = c[e / 2][e % 2];
+        bottom[x] = c[e / 2][2 + e % 2];
       }
     }
   }
 }
 
 /// a·table of the warp's patches, summed over the sets from `first` on, as values[row][table row].
+/// `tables`: LanePlaces::b_rows of the first table; `own_k`: LanePlaces::a of the warp's keys.
 template <class T, int Size>
-__device__ void table_values(const HeadForward& p, const unsigned char* tables, int first, int sets,
-                             const RowsAsA<T, Size>& q, const Tile<T>& k, int own_row,
-                             float* values) {
+__device__ void table_values(const HeadForward& p, std::uint32_t tables, int first, int sets,
+                             const RowsAsA<T, Size>& q, std::uint32_t own_k, float* values) {
   const Lane lane;
   const auto& l = p.layout;
+#pragma unroll 1
   for (int row = 0; row < l.table_rows; row += 16) {
     float c[2][4] = {};
     for (int set = first; set < first + sets; ++set) {
-      const Tile<T> table{
-          const_cast<unsigned char*>(tables) + set * Tile<T>::bytes(l.table_rows, Size),
-          l.table_rows, Size};
+      const std::uint32_t table = tables + (set * l.table_rows + row) * kRowBytes<Size>;
       const bool from_q = set == 0 && p.stage.first_from_q;
 #pragma unroll
       for (int i = 0; i < Size / 16; ++i) {
-        FragmentB<T> b[2];
-        load_b_rows(b, table, row, 16 * i);
-        const FragmentA<T> a = from_q ? q.k[i] : load_a(k, own_row, 16 * i);
-        multiply_add(c[0], a, b[0]);
-        multiply_add(c[1], a, b[1]);
+        std::uint32_t b[4];
+        load_matrices(b, next_columns<Size>(table, i));
+        FragmentA<T> a = q.k[i];
+        if (!from_q) load_matrices(a.r, next_columns<Size>(own_k, i));
+        multiply_add_pair<T>(c[0], c[1], a, b);
       }
     }
+    float* const to = values + lane.g * l.value_pitch + row + 2 * lane.t;
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        values[(lane.g + e / 2 * 8) * l.value_pitch + row + piece * 8 + 2 * lane.t + e % 2] =
-            c[piece][e];
+    for (int e = 0; e < 8; ++e)
+      to[e / 2 % 2 * 8 * l.value_pitch + e / 4 * 8 + e % 2] = c[e / 4][e % 4];
   }
 }
 
-/// What the backward walk needs of the forward one, kept lane by lane.
+/// What the backward walk needs of the forward one, kept lane by lane: clamped position, score, and
+/// a slope for each set.
+template <int Sets>
 struct KeptLine {
+  static constexpr int kNumbers = kHeadKept + Sets;
   float* data;  // this warp's, at this lane
-  int numbers;  // position, score, a slope for each set
 
   __device__ float& at(int place, int number) const {
-    return data[(place * numbers + number) * 32];
+    return data[(place * kNumbers + number) * 32];
   }
 };
 
@@ -155,74 +191,59 @@ struct Gates {
 };
 
 /// Vectors of this lane's patch and axis from scores and table values; `to` may be `scores`. With
-/// `kept`, also what the way back needs.
-template <bool Keep>
+/// `Keep`, also what the way back needs.
+template <bool Keep, int Sets>
 __device__ void walk_line(const LineWalk& walk, const AxisLines& axis, const Gates& gates,
                           const float* scores, const float* values, float* to, int set,
-                          const KeptLine& kept) {
-  const float low = -axis.origin, high = axis.positions - 1 - axis.origin;
+                          const KeptLine<Sets>& kept) {
+  const int origin = axis.origin;
+  const float low = -origin, high = axis.positions - 1 - origin;
   float sum = 0.0F;
-  // Read before the first write, which may stand in its place.
 #pragma unroll 2
   for (int step = 0; step < walk.steps; ++step) {
     const int m = walk.place(step);
     if (step == walk.turn) sum = 0.0F;
     const float score = scores[m];
     sum += gates(score);
-    const float position = walk.forward(step) ? sum : -sum;
-    const TablePlace at(position, low, high);
-    const float above = values[at.above], below = values[at.below];
-    to[m] = at.weight * above + (1.0F - at.weight) * below;
+    const float free = walk.forward(step) ? sum : -sum;
+    const float position = clamped(free, low, high);
+    const TablePlace at(position, origin);
+    const float below = values[at.row], slope = values[at.row + 1] - below;
+    to[m] = at.weight == 0.0F ? below : fmaf(at.weight, slope, below);
     if constexpr (Keep) {
       if (set == 0) {
         kept.at(m, 0) = position;
         kept.at(m, 1) = score;
       }
-      kept.at(m, 2 + set) = at.clamped ? 0.0F : above - below;
+      kept.at(m, kHeadKept + set) = free != position || at.weight == 0.0F ? 0.0F : slope;
     }
   }
   if (walk.is_patch) {
-    if (walk.between) to[walk.own] = values[axis.origin];
+    if (walk.between) to[walk.own] = values[origin];
   } else {
     for (int m = 0; m < walk.length; ++m) to[m] = 0.0F;
   }
 }
 
 /// The gradients of one patch's table values along one axis. Neighbours on a walk have positions at
-/// most one apart, so two sums suffice, and each table row is written once: when the walk has left
-/// it. Only the row of position 0 may be met by both parts of a walk; its sum waits for the end.
+/// most one apart, so two sums suffice; they are written at every step, and what is written last
+/// stays. Only the row of position 0 is met by both parts of a walk.
 template <class T>
 struct TableBins {
-  int at = -16;  // `sum` belongs to rows `at` and `at + 1`
-  float sum[2] = {0.0F, 0.0F};
-  float centre_sum = 0.0F;
+  int at = -16;  // the sums belong to rows `at` and `at + 1`
+  float lower = 0.0F, upper = 0.0F;
 
-  __device__ void put(const Tile<T>& bins, int row, int first, int rows, int centre, int index,
-                      float value) {
-    if (index == centre) {
-      centre_sum += value;
-    } else if (index >= 0 && index < rows) {
-      bins.at(row, first + index) = narrow<T>(value);
-    }
-  }
-  __device__ void add(const Tile<T>& bins, int row, int first, int rows, int centre,
-                      const TablePlace& place, float d) {
-    if (place.below != at) {
-      const bool up = place.below == at + 1, down = place.below == at - 1;
-      if (!down) put(bins, row, first, rows, centre, at, sum[0]);
-      if (!up) put(bins, row, first, rows, centre, at + 1, sum[1]);
-      const float lower = up ? sum[1] : 0.0F, upper = down ? sum[0] : 0.0F;
-      sum[0] = lower;
-      sum[1] = upper;
-      at = place.below;
-    }
-    sum[0] += (1.0F - place.weight) * d;
-    sum[1] += place.weight * d;
-  }
-  __device__ void finish(const Tile<T>& bins, int row, int first, int rows, int centre, float own) {
-    put(bins, row, first, rows, centre, at, sum[0]);
-    put(bins, row, first, rows, centre, at + 1, sum[1]);
-    if (centre >= 0) bins.at(row, first + centre) = narrow<T>(centre_sum + own);
+  /// `begin`: what row `centre` has got before.
+  __device__ void add(T* bins, const TablePlace& place, float d, int centre, float begin) {
+    const int moved = place.row - at;
+    const float entered = place.row == centre ? begin : 0.0F;
+    const float low = moved == 0 ? lower : moved == 1 ? upper : entered;
+    const float high = moved == 0 ? upper : moved == -1 ? lower : 0.0F;
+    at = place.row;
+    lower = fmaf(-place.weight, d, low + d);
+    upper = fmaf(place.weight, d, high);
+    bins[at] = narrow<T>(lower);
+    bins[at + 1] = narrow<T>(upper);
   }
 };
 
@@ -232,44 +253,57 @@ struct GateSums {
 };
 
 /// The way back along this lane's line: gradients of vectors to those of table values, into `bins`,
-/// and of scores, added to the warp's rows of `square` in units of the logits' scale.
+/// and of scores, added to the patch's row of the square in units of the logits' scale.
 template <class T, int Sets>
 __device__ void walk_line_back(const LineWalk& walk, const HeadLayout& l, const AxisLines& axis,
-                               int axis_index, const Gates& gates, float logit_scale,
-                               const float* const (&gradients)[Sets], const KeptLine& kept,
-                               const Tile<T> (&bins)[Sets], const Square<T>& square, int slot,
-                               GateSums& sums) {
-  const float low = -axis.origin, high = axis.positions - 1 - axis.origin;
-  const int first_bin = axis_index ? l.second_table : 0;
-  const int centre = walk.between ? axis.origin : -1;
+                               bool along_y, const Gates& gates, float logit_scale,
+                               const float* const (&gradients)[Sets], const KeptLine<Sets>& kept,
+                               T* const (&bins)[Sets], T* row, int slot, GateSums& sums) {
+  const int origin = axis.origin, centre = walk.between ? origin : -1;
   const float unit = gates.scale / logit_scale;
-  const int row_begin = slot / l.row_width * l.row_width, column = slot % l.row_width;
+  const int column = slot & (l.row_width - 1);
+  T* const on_line = row + (along_y ? column : slot - column);
+  const int stride = along_y ? l.row_width : 1;
   TableBins<T> table[Sets];
+  float centre_sum[Sets] = {};
   float sum = 0.0F, own_gradient = 0.0F;
-  float next[2 + Sets] = {};
+  float next[kHeadKept + Sets] = {};
   const auto fetch = [&](int step) {
     const int m = walk.place(step);
 #pragma unroll
-    for (int i = 0; i < 2 + Sets; ++i) next[i] = kept.at(m, i);
+    for (int i = 0; i < kHeadKept + Sets; ++i) next[i] = kept.at(m, i);
+  };
+  const auto add_own = [&] {
+    if (!walk.between) return;
+#pragma unroll
+    for (int set = 0; set < Sets; ++set) {
+      table[set].add(bins[set], TablePlace(0.0F, origin), gradients[set][walk.own], -1, 0.0F);
+      centre_sum[set] = table[set].lower;
+      table[set].at = -16;
+    }
   };
   if (walk.steps > 0) fetch(walk.steps - 1);
 #pragma unroll 1
   for (int step = walk.steps - 1; step >= 0; --step) {
     const int m = walk.place(step);
-    const float position = next[0], score = next[1];
+    const float score = next[1];
+    const TablePlace place(next[0], origin);
     float slope[Sets];
 #pragma unroll
-    for (int set = 0; set < Sets; ++set) slope[set] = next[2 + set];
+    for (int set = 0; set < Sets; ++set) slope[set] = next[kHeadKept + set];
     if (step > 0) fetch(step - 1);
-    const TablePlace place(position, low, high);
+    if (walk.between && step + 1 == walk.turn) {
+      sum = 0.0F;
+      add_own();
+    }
     float dp = 0.0F;
 #pragma unroll
     for (int set = 0; set < Sets; ++set) {
       const float d = gradients[set][m];
       dp += d * slope[set];
-      table[set].add(bins[set], slot, first_bin, axis.positions, centre, place, d);
+      table[set].add(bins[set], place, d, centre, centre_sum[set]);
     }
-    sum = step + 1 == walk.turn ? dp : sum + dp;
+    sum += dp;
     const float gate = gates(score);
     const float dt = (walk.forward(step) ? sum : -sum) * gate * (1.0F - gate);
     sums.scale += dt * score;
@@ -277,20 +311,15 @@ __device__ void walk_line_back(const LineWalk& walk, const HeadLayout& l, const 
     if (m == walk.own) {
       own_gradient = unit * dt;
     } else {
-      T& place_in_square = square.at(slot, axis_index ? m * l.row_width + column : row_begin + m);
-      place_in_square = narrow<T>(widen(place_in_square) + unit * dt);
+      on_line[m * stride] = narrow<T>(fmaf(unit, dt, widen(on_line[m * stride])));
     }
   }
-  if (walk.is_patch) {
-#pragma unroll
-    for (int set = 0; set < Sets; ++set)
-      table[set].finish(bins[set], slot, first_bin, axis.positions, centre,
-                        gradients[set][walk.own]);
-  }
+  // The last patch of a line has nobody to its right.
+  if (walk.is_patch && walk.turn == 0) add_own();
   // Both axes of a patch meet at the patch itself.
   own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
-  if (axis_index == 0 && walk.is_patch && !walk.between)
-    square.at(slot, slot) = narrow<T>(widen(square.at(slot, slot)) + own_gradient);
+  if (!along_y && walk.is_patch && !walk.between)
+    row[slot] = narrow<T>(widen(row[slot]) + own_gradient);
 }
 
 }  // namespace sape2::kernels::cuda

@@ -9,25 +9,31 @@ namespace sape2::kernels::cuda {
 template <BiasForm Form>
 inline constexpr int kHeadSets = Form == BiasForm::distance_pair ? 2 : 1;
 
+/// The bias's factor in a logit.
+template <BiasForm Form>
+__device__ float bias_factor(const AttentionParams& p, int head) {
+  if constexpr (Form == BiasForm::none) return 0.0F;
+  return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
+}
+
 template <class T, BiasForm Form>
 struct HeadLogits {
-  static constexpr int kSets = kHeadSets<Form>;
   float scale, factor;
   // By column of the grid: the direct form's x_i, times `factor`, else 0; −∞ beside the grid. A
   // lane's columns are the same in every second eight of keys (row width 16), or in each (8).
   float along_x[2][4];
-  float row_factor[2];  // distance form: 0 for a prefix token's row
+  const float* along_y;  // the direct form's y_i of this lane's first row
+  int second_row;        // from there to its other row's
+  int shift;             // eights of keys to grid rows
 
   /// `lines`: the warp's vectors, for the direct form.
-  __device__ HeadLogits(const HeadForward& p, const OwnSlots& own, int head, const float* lines) {
+  __device__ HeadLogits(const HeadForward& p, int head, const float* lines)
+      : scale(p.attention.scale), factor(bias_factor<Form>(p.attention, head)) {
     const auto& l = p.layout;
     const Lane lane;
-    scale = p.attention.scale;
-    factor = Form == BiasForm::none ? 0.0F
-                                    : per_head(p.attention.gain, head, 1.0F) *
-                                          (p.attention.inside ? p.attention.scale : 1.0F);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) row_factor[half] = own.eight[half].y < 0 ? 0.0F : factor;
+    along_y = lines + lane.g * l.line_pitch + l.row_width;
+    second_row = 8 * l.line_pitch;
+    shift = l.row_width == 16 ? 1 : 0;
 #pragma unroll
     for (int eight = 0; eight < 2; ++eight)
 #pragma unroll
@@ -40,50 +46,47 @@ struct HeadLogits {
       }
   }
 
-  __device__ void make(float (&c)[2][4], const HeadForward& p, const OwnSlots& own, int slot,
-                       const float* lines, unsigned char* shared) const {
-    const auto& l = p.layout;
-    const Lane lane;
+  __device__ void make(float (&c)[2][4], const HeadForward& p, int slot) const {
 #pragma unroll
     for (int piece = 0; piece < 2; ++piece) {
-      const EightSlots keys(l, slot + 8 * piece);
-      if (keys.y >= 0) {
-        float along_y[2] = {0.0F, 0.0F};
+      if (slot + 8 * piece < p.layout.grid_slots) {
+        float y[2] = {0.0F, 0.0F};
         if constexpr (Form == BiasForm::direct) {
-#pragma unroll
-          for (int half = 0; half < 2; ++half)
-            along_y[half] =
-                factor * lines[(lane.g + 8 * half) * l.line_pitch + l.row_width + keys.y];
+          const float* const at = along_y + (slot / 8 + piece >> shift);
+          y[0] = factor * at[0];
+          y[1] = factor * at[second_row];
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          c[piece][e] = fmaf(c[piece][e], scale, along_x[piece][e] + along_y[e / 2]);
+          c[piece][e] = fmaf(c[piece][e], scale, along_x[piece][e] + y[e / 2]);
       } else {
-        const int first = slot + 8 * piece - l.grid_slots + 2 * lane.t;
+        const int first = slot + 8 * piece - p.layout.grid_slots + 2 * Lane().t;
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           c[piece][e] =
               first + e % 2 < p.attention.geometry.prefix ? c[piece][e] * scale : -INFINITY;
       }
     }
-    if constexpr (kIsDistance<Form>) {
+  }
+
+  /// Adds one set's distances.
+  __device__ void add_distances(float (&c)[2][4], const HeadForward& p, const HeadNear<T>& near,
+                                const NearRows<T>& rows, const bool (&on_grid)[2], int slot) const {
+    float d[2][2][4];
+    rows.squared(d[0], near, 0, slot);
+    rows.squared(d[1], near, 1, slot);
 #pragma unroll
-      for (int set = 0; set < kSets; ++set) {
-        const HeadNear<T> near(l, shared, set);
-        float d[2][2][4];
-        near.squared(d[0], 0, own.first, slot);
-        near.squared(d[1], 1, own.first, slot);
+    for (int piece = 0; piece < 2; ++piece)
+      if (slot + 8 * piece < p.layout.grid_slots) {
 #pragma unroll
-        for (int piece = 0; piece < 2; ++piece)
-          if (slot + 8 * piece < l.grid_slots) {
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              c[piece][e] =
-                  fmaf(row_factor[e / 2], fast_root(d[0][piece][e]) + fast_root(d[1][piece][e]),
-                       c[piece][e]);
-          }
+        for (int e = 0; e < 4; ++e) {
+          // Written so that a number that is none stays so.
+          const float x = d[0][piece][e] < 0.0F ? 0.0F : d[0][piece][e];
+          const float y = d[1][piece][e] < 0.0F ? 0.0F : d[1][piece][e];
+          c[piece][e] =
+              fmaf(on_grid[e / 2] ? factor : 0.0F, fast_root(x) + fast_root(y), c[piece][e]);
+        }
       }
-    }
   }
 };
 
@@ -104,36 +107,41 @@ __device__ void read_line(const HeadForward& p, const LineWalk& walk, std::int64
   }
 }
 
+/// Addresses in shared memory that stage 1 reads.
+struct StageOnePlaces {
+  std::uint32_t keys;    // LanePlaces::b_rows of all keys
+  std::uint32_t own_k;   // LanePlaces::a of the warp's
+  std::uint32_t tables;  // LanePlaces::b_rows
+};
+
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
 /// set behind the other; `values` is scratch.
-template <bool Keep, class T, int Size, BiasForm Form>
-__device__ void make_vectors(const HeadForward& p, const OwnSlots& own, int head,
-                             std::int64_t batch_head, const RowsAsA<T, Size>& q, const Tile<T>& k,
-                             unsigned char* shared, float* lines, float* values,
-                             const KeptLine& kept) {
+template <bool Keep, BiasForm Form, class T, int Size>
+__device__ void make_vectors(const HeadForward& p, int own_row, int head, std::int64_t batch_head,
+                             const RowsAsA<T, Size>& q, const StageOnePlaces& places, float* lines,
+                             float* values, const KeptLine<kHeadSets<Form>>& kept) {
   constexpr int kSets = kHeadSets<Form>;
   const auto& l = p.layout;
-  const auto& g = p.attention.geometry;
   const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16;
-  const LineWalk walk(l, g, p.stage.span, own.first + row, axis);
+  const LineWalk walk(l, p.attention.geometry, p.stage.span, own_row + row, axis);
   const int in_line = row * l.line_pitch + axis * l.row_width;
   const int merged = Form == BiasForm::direct ? p.stage.sets : 1;
   if (!p.has_tables) {
 #pragma unroll
     for (int set = 0; set < kSets; ++set)
-      read_line<T>(p, walk, batch_head, own.first + row, axis, set, merged,
+      read_line<T>(p, walk, batch_head, own_row + row, axis, set, merged,
                    lines + set * 16 * l.line_pitch + in_line);
     __syncwarp();
     return;
   }
   // The last set's vectors take the place of the scores.
   float* const scores = lines + (kSets - 1) * 16 * l.line_pitch;
-  line_scores(l, own, q, k, scores);
+  line_scores(l, own_row, q, places.keys, scores);
   const Gates gates(p.stage, head);
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
     __syncwarp();
-    table_values<T, Size>(p, shared + l.tables, set, merged, q, k, own.first, values);
+    table_values<T, Size>(p, places.tables, set, merged, q, places.own_k, values);
     __syncwarp();
     walk_line<Keep>(walk, p.stage.axes[axis], gates, scores + in_line,
                     values + row * l.value_pitch + axis * l.second_table,
