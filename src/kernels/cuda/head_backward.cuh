@@ -8,9 +8,10 @@
 /// as keys. Every output has one owner: no atomics, one order of sums.
 namespace sape2::kernels::cuda {
 
-/// Of this lane's two queries: maximum · log2(e) and 1/sum; a slot without a token has weights 0.
+/// What a logit of this lane's two queries is diminished by before it becomes a weight, in powers
+/// of 2: maximum and sum; +∞ where there is no token, and all weights are 0.
 struct QueryRows {
-  float maximum[2], inverse[2];
+  float less[2];
 
   __device__ QueryRows(const SoftmaxRow* softmax, const std::int16_t* tokens, int own_row) {
     const Lane lane;
@@ -18,11 +19,20 @@ struct QueryRows {
     for (int half = 0; half < 2; ++half) {
       const int token = tokens[own_row + lane.g + 8 * half];
       const SoftmaxRow row = token < 0 ? SoftmaxRow{INFINITY, 1.0F} : softmax[token];
-      maximum[half] = row.maximum * kLog2E;
-      inverse[half] = 1.0F / row.sum;
+      less[half] = fmaf(row.maximum, kLog2E, log2f(row.sum));
     }
   }
 };
+
+/// Calls use(slot, integral_constant) for all slots, 32 at a time: then one sixteen's waits hide
+/// behind the other's work.
+template <class Use>
+__device__ void for_slots(int slots, Use use) {
+  int slot = 0;
+#pragma unroll 1
+  for (; slot + 32 <= slots; slot += 32) use(slot, std::integral_constant<int, 2>());
+  if (slot < slots) use(slot, std::integral_constant<int, 1>());
+}
 
 template <class T, int Size, BiasForm Form>
 __global__ void __launch_bounds__(kHeadMostThreads, 1)
@@ -58,6 +68,7 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
 
   note_tokens(l, g, tokens);
   __syncthreads();
+  const SlotCopies<T, Size> copies(tokens, own_row);
   const float factor = bias_factor<Form>(p.attention, head);
   float with_bias = 0.0F;
   GateSums gate_sums;
@@ -67,7 +78,7 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
       store_slots(head_of<T>(view, image, head), result, tokens + own_row, {times, times}, g);
     };
     const auto load = [&](int place, const ConstView& view) {
-      SlotCopies<T, Size>(tokens, own_row).start(shared + place, head_of<T>(view, image, head), g);
+      copies.start(shared + place, head_of<T>(view, image, head), g);
     };
     load(l.q, p.attention.q);
     load(l.k, p.attention.k);
@@ -76,8 +87,7 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     if (!l.reload) load(l.v, p.attention.v);
     commit_copies();
     {
-      const RowsDelta<T, Size> out_rows(SlotCopies<T, Size>(tokens, own_row),
-                                        head_of<T>(params.out, image, head), g);
+      const RowsDelta<T, Size> out_rows(copies, head_of<T>(params.out, image, head), g);
       if (p.has_tables && image == turn) load_tables<T, Size>(p, head, shared + l.tables);
       wait_for_copies<1>();
       __syncthreads();
@@ -113,27 +123,29 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
       }
       const QueryRows rows(p.attention.softmax + batch_head * g.tokens, tokens, own_row);
       [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
-      const HeadLogits<T, Form> bias(p, head, vectors);
-#pragma unroll 1
-      for (int slot = 0; slot < l.slots; slot += 16) {
-        float c[2][4];
-        multiply(c, own_q, keys + slot * kRow);
-        bias.make(c, p, slot);
-        if constexpr (kDistance) {
+      const HeadLogits<T, Form> bias(p, head, vectors, kLog2E, rows.less);
+      for_slots(l.slots, [&](int first, auto count) {
+        constexpr int kCount = decltype(count)::value;
+        float c[kCount][2][4];
 #pragma unroll
-          for (int set = 0; set < kSets; ++set)
-            bias.add_distances(c, p, HeadNear<T>(l, shared, set), near_rows[set], on_grid, slot);
-        }
+        for (int n = 0; n < kCount; ++n) multiply(c[n], own_q, keys + (first + 16 * n) * kRow);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int piece = i / 2, half = i % 2;
-          const float a = relative_weight(c[piece][2 * half], rows.maximum[half]);
-          const float b = relative_weight(c[piece][2 * half + 1], rows.maximum[half]);
-          *reinterpret_cast<std::uint32_t*>(own_square + half * 8 * square.pitch + piece * 16 +
-                                            slot * 2) =
-              pack<T>(a * rows.inverse[half], b * rows.inverse[half]);
+        for (int n = 0; n < kCount; ++n) {
+          const int slot = first + 16 * n;
+          bias.make(c[n], p, slot);
+          if constexpr (kDistance) {
+#pragma unroll
+            for (int set = 0; set < kSets; ++set)
+              bias.add_distances(c[n], p, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
+                                 slot);
+          }
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            *reinterpret_cast<std::uint32_t*>(own_square + i % 2 * 8 * square.pitch + i / 2 * 16 +
+                                              slot * 2) =
+                pack<T>(power_of_2(c[n][i / 2][i % 2 * 2]), power_of_2(c[n][i / 2][i % 2 * 2 + 1]));
         }
-      }
+      });
     }
     wait_for_copies<0>();
     __syncthreads();
@@ -143,7 +155,7 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     if (params.dv.data != nullptr) {
       float dv[kPieces][4] = {};
       const std::uint32_t rows = base + l.dout + places.b_columns;
-#pragma unroll 1
+#pragma unroll 2
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> weights;
         load_turned(weights.r, as_keys + slot * square.pitch);
@@ -159,25 +171,31 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
       const RowsAsA<T, Size> own_dout(base + l.dout + own_row * kRow + places.a);
       const std::uint32_t values_at = base + l.v + places.b_rows;
       const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
-      [[maybe_unused]] DirectSums sums;
-#pragma unroll 1
-      for (int slot = 0; slot < l.slots; slot += 16) {
-        float c[2][4];
-        multiply(c, own_dout, values_at + slot * kRow);
-        FragmentA<T> weights;
-        load_matrices(weights.r, as_queries + slot * 2);
+      [[maybe_unused]] DirectSums<T> sums(l);
+      for_slots(l.slots, [&](int first, auto count) {
+        constexpr int kCount = decltype(count)::value;
+        float c[kCount][2][4];
+        FragmentA<T> weights[kCount];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float2 weight = unpack<T>(weights.r[i]);
-          const int piece = i / 2, half = i % 2;
-          c[piece][2 * half] = weight.x * (c[piece][2 * half] - delta[half]);
-          c[piece][2 * half + 1] = weight.y * (c[piece][2 * half + 1] - delta[half]);
-          *reinterpret_cast<std::uint32_t*>(own_square + half * 8 * square.pitch + piece * 16 +
-                                            slot * 2) =
-              pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
+        for (int n = 0; n < kCount; ++n) {
+          multiply(c[n], own_dout, values_at + (first + 16 * n) * kRow);
+          load_matrices(weights[n].r, as_queries + (first + 16 * n) * 2);
         }
-        if constexpr (kDirect) with_bias += sums.add(c, l, slot, factor, lines);
-      }
+#pragma unroll
+        for (int n = 0; n < kCount; ++n) {
+          const int slot = first + 16 * n;
+          FragmentA<T> gradient;
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float2 weight = unpack<T>(weights[n].r[i]);
+            gradient.r[i] = pack<T>(weight.x * (c[n][i / 2][i % 2 * 2] - delta[i % 2]),
+                                    weight.y * (c[n][i / 2][i % 2 * 2 + 1] - delta[i % 2]));
+            *reinterpret_cast<std::uint32_t*>(own_square + i % 2 * 8 * square.pitch + i / 2 * 16 +
+                                              slot * 2) = gradient.r[i];
+          }
+          if constexpr (kDirect) with_bias += sums.add(gradient, l, slot, factor, lines);
+        }
+      });
       if constexpr (kDirect) with_bias += sums.finish(l, g.cols, factor, lines);
     }
     // From here on nobody needs v and dout.
@@ -249,7 +267,7 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
       float dq[kPieces][4] = {};
       add_tables(dq, true);
       const std::uint32_t keys = base + l.k + places.b_columns;
-#pragma unroll 1
+#pragma unroll 2
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> gradients;
         load_matrices(gradients.r, as_queries + slot * 2);
@@ -263,7 +281,7 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
       float dk[kPieces][4] = {};
       add_tables(dk, false);
       const std::uint32_t queries = base + l.q + places.b_columns;
-#pragma unroll 1
+#pragma unroll 2
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> gradients;
         load_turned(gradients.r, as_keys + slot * square.pitch);

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kHeadMostThreads, 1)
     wait_for_copies<0>();
     __syncthreads();
 
-    const HeadLogits<T, Form> bias(p, head, lines);
+    const HeadLogits<T, Form> bias(p, head, lines, 1.0F, {0.0F, 0.0F});
     [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
     [[maybe_unused]] NearRows<T> near_rows[kSets];
     if constexpr (kDistance) {

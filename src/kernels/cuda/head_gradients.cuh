@@ -57,58 +57,64 @@ struct RowsDelta {
   }
 };
 
-/// The direct form: sums along grid columns stay in registers, sums along a grid row are finished
-/// as its keys are.
+/// The direct form: sums along grid columns and rows, made by products with zeros and ones.
+template <class T>
 struct DirectSums {
+  static constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f80u : 0x3c00u;
+  static constexpr std::uint32_t kOnes = kOne << 16 | kOne;
   float along_x[2][4] = {};
+  FragmentB<T> x[2], y;  // key → its column, first and second eight; key → its row
+
+  __device__ explicit DirectSums(const HeadLayout& l) {
+    const Lane lane;
+    const std::uint32_t same =
+        (2 * lane.t == lane.g ? kOne : 0u) | (2 * lane.t + 1 == lane.g ? kOne << 16 : 0u);
+    const bool wide = l.row_width == 16;
+    x[0] = {same, wide ? 0u : same};
+    x[1] = {0u, wide ? same : 0u};
+    y = {wide || lane.g == 0 ? kOnes : 0u, wide || lane.g == 1 ? kOnes : 0u};
+  }
 
   /// `gradient`: of sixteen keys from `slot` on; returns this lane's share of Σ gradient · y_i. The
   /// warp's y vectors give way to their gradients.
-  __device__ float add(const float (&gradient)[2][4], const HeadLayout& l, int slot, float factor,
+  __device__ float add(FragmentA<T> gradient, const HeadLayout& l, int slot, float factor,
                        float* lines) {
+    if (slot >= l.grid_slots) return 0.0F;
+    const bool second = slot + 8 < l.grid_slots;
+    if (!second) gradient.r[2] = gradient.r[3] = 0u;
+    multiply_add(along_x[0], gradient, x[0]);
+    const bool wide = l.row_width == 16;
+    if (wide) multiply_add(along_x[1], gradient, x[1]);
+    float sum[4] = {};
+    multiply_add(sum, gradient, y);
     const Lane lane;
-    float sums[4];  // (eight, half)
-#pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
-      const bool on_grid = slot + 8 * piece < l.grid_slots;
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (on_grid) along_x[piece][e] += gradient[piece][e];
-      sums[2 * piece] = gradient[piece][0] + gradient[piece][1];
-      sums[2 * piece + 1] = gradient[piece][2] + gradient[piece][3];
+    float with_bias = 0.0F;
+    if (lane.t == 0) {
+      float* const top = lines + lane.g * l.line_pitch + l.row_width + grid_row(l, slot);
+      float* const bottom = top + 8 * l.line_pitch;
+      with_bias = sum[0] * top[0] + sum[2] * bottom[0];
+      top[0] = sum[0] * factor;
+      bottom[0] = sum[2] * factor;
+      if (!wide && second) {
+        with_bias += sum[1] * top[1] + sum[3] * bottom[1];
+        top[1] = sum[1] * factor;
+        bottom[1] = sum[3] * factor;
+      }
     }
-    // Four sums over four lanes: lane t ends up with sum t.
-    const bool odd = lane.t & 1, high = lane.t & 2;
-    float low_sum = odd ? sums[1] : sums[0], high_sum = odd ? sums[3] : sums[2];
-    low_sum += __shfl_xor_sync(0xffffffffu, odd ? sums[0] : sums[1], 1);
-    high_sum += __shfl_xor_sync(0xffffffffu, odd ? sums[2] : sums[3], 1);
-    float sum = high ? high_sum : low_sum;
-    sum += __shfl_xor_sync(0xffffffffu, high ? low_sum : high_sum, 2);
-    if (l.row_width == 16) sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    const int y = grid_row(l, slot + (high ? 8 : 0));
-    if (y < 0 || (l.row_width == 16 && high)) return 0.0F;
-    float& place = lines[(lane.g + (odd ? 8 : 0)) * l.line_pitch + l.row_width + y];
-    const float with_bias = sum * place;
-    place = sum * factor;
     return with_bias;
   }
 
   /// The same for x, at the end.
-  __device__ float finish(const HeadLayout& l, int cols, float factor, float* lines) {
+  __device__ float finish(const HeadLayout& l, int cols, float factor, float* lines) const {
     const Lane lane;
     float with_bias = 0.0F;
 #pragma unroll
-    for (int eight = 0; eight < 2; ++eight) {
-      if (eight * 8 >= l.row_width) continue;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int x = eight * 8 + 2 * lane.t + e % 2;
-        if (x >= cols) continue;
-        const float sum = l.row_width == 8 ? along_x[0][e] + along_x[1][e] : along_x[eight][e];
-        float& place = lines[(lane.g + e / 2 * 8) * l.line_pitch + x];
-        with_bias += sum * place;
-        place = sum * factor;
-      }
+    for (int e = 0; e < 8; ++e) {
+      const int column = e / 4 * 8 + 2 * lane.t + e % 2;
+      if (column >= cols) continue;
+      float& place = lines[(lane.g + e % 4 / 2 * 8) * l.line_pitch + column];
+      with_bias += along_x[e / 4][e % 4] * place;
+      place = along_x[e / 4][e % 4] * factor;
     }
     return with_bias;
   }
@@ -220,6 +226,18 @@ __device__ void add_table_gradients(const HeadBackward& p, int set, bool first,
 #pragma unroll 1
   for (int unit = threadIdx.x / 32; unit < l.table_rows / 16 * kAcross; unit += l.warps) {
     const int row = unit / kAcross * 16, column = unit % kAcross;
+    const int axis = row >= l.second_table;
+    const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;
+    const int channel = column * 16 + 2 * lane.t;
+    float* const to = partial + (axis * axes[0].positions + bin) * head_size + channel;
+    bool used[8];
+    float before[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
+      used[e] = bin + down < rows && channel + across < head_size;
+      before[e] = used[e] && !first ? to[down * head_size + across] : 0.0F;
+    }
     float c[2][4] = {};
     const std::uint32_t from = next_columns<Size>(source, column);
 #pragma unroll 2
@@ -230,17 +248,9 @@ __device__ void add_table_gradients(const HeadBackward& p, int set, bool first,
       load_turned(b, from + slot * kRowBytes<Size>);
       multiply_add_pair<T>(c[0], c[1], a, b);
     }
-    const int axis = row >= l.second_table;
-    const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;
-    const int channel = column * 16 + 2 * lane.t;
-    float* const to = partial + (axis * axes[0].positions + bin) * head_size + channel;
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
-      if (bin + down >= rows || channel + across >= head_size) continue;
-      float& place = to[down * head_size + across];
-      place = first ? c[e / 4][e % 4] : place + c[e / 4][e % 4];
-    }
+    for (int e = 0; e < 8; ++e)
+      if (used[e]) to[e % 4 / 2 * 8 * head_size + e / 4 * 8 + e % 2] = before[e] + c[e / 4][e % 4];
   }
 }
 

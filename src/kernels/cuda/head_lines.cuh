@@ -97,7 +97,7 @@ __device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, S
   float* const top = lines + lane.g * l.line_pitch;
   float* const bottom = top + 8 * l.line_pitch;
   if (l.row_width == 8) {  // sixteen slots: two grid rows
-#pragma unroll 1
+#pragma unroll 2
     for (int slot = 0; slot < l.grid_slots; slot += 16) {
       float c[2][4];
       multiply(c, q, keys + slot * kRowBytes<Size>);
@@ -119,7 +119,7 @@ __device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, S
     }
     return;
   }
-#pragma unroll 1
+#pragma unroll 2
   for (int slot = 0; slot < l.grid_slots; slot += 16) {  // one grid row
     float c[2][4];
     multiply(c, q, keys + slot * kRowBytes<Size>);
@@ -190,6 +190,9 @@ struct Gates {
   __device__ float operator()(float score) const { return gate_of(scale * score + offset); }
 };
 
+/// Steps of a walk taken together, so that their loads do not wait for each other.
+inline constexpr int kStepsAtOnce = 4;
+
 /// Vectors of this lane's patch and axis from scores and table values; `to` may be `scores`. With
 /// `Keep`, also what the way back needs.
 template <bool Keep, int Sets>
@@ -199,23 +202,40 @@ __device__ void walk_line(const LineWalk& walk, const AxisLines& axis, const Gat
   const int origin = axis.origin;
   const float low = -origin, high = axis.positions - 1 - origin;
   float sum = 0.0F;
-#pragma unroll 2
-  for (int step = 0; step < walk.steps; ++step) {
-    const int m = walk.place(step);
-    if (step == walk.turn) sum = 0.0F;
-    const float score = scores[m];
-    sum += gates(score);
-    const float free = walk.forward(step) ? sum : -sum;
-    const float position = clamped(free, low, high);
-    const TablePlace at(position, origin);
-    const float below = values[at.row], slope = values[at.row + 1] - below;
-    to[m] = at.weight == 0.0F ? below : fmaf(at.weight, slope, below);
-    if constexpr (Keep) {
-      if (set == 0) {
-        kept.at(m, 0) = position;
-        kept.at(m, 1) = score;
+#pragma unroll 1
+  for (int first = 0; first < walk.steps; first += kStepsAtOnce) {
+    int m[kStepsAtOnce];
+    float score[kStepsAtOnce], gate[kStepsAtOnce], free[kStepsAtOnce], position[kStepsAtOnce];
+    float weight[kStepsAtOnce], below[kStepsAtOnce], slope[kStepsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      m[i] = walk.place(min(first + i, walk.steps - 1));
+      score[i] = scores[m[i]];
+    }
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) gate[i] = gates(score[i]);
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      sum = (first + i == walk.turn ? 0.0F : sum) + gate[i];
+      free[i] = walk.forward(first + i) ? sum : -sum;
+      position[i] = clamped(free[i], low, high);
+      const TablePlace at(position[i], origin);
+      weight[i] = at.weight;
+      below[i] = values[at.row];
+      slope[i] = values[at.row + 1] - below[i];
+    }
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      if (first + i >= walk.steps) break;
+      to[m[i]] = weight[i] == 0.0F ? below[i] : fmaf(weight[i], slope[i], below[i]);
+      if constexpr (Keep) {
+        if (set == 0) {
+          kept.at(m[i], 0) = position[i];
+          kept.at(m[i], 1) = score[i];
+        }
+        kept.at(m[i], kHeadKept + set) =
+            free[i] != position[i] || weight[i] == 0.0F ? 0.0F : slope[i];
       }
-      kept.at(m, kHeadKept + set) = free != position || at.weight == 0.0F ? 0.0F : slope;
     }
   }
   if (walk.is_patch) {
@@ -267,12 +287,6 @@ __device__ void walk_line_back(const LineWalk& walk, const HeadLayout& l, const 
   TableBins<T> table[Sets];
   float centre_sum[Sets] = {};
   float sum = 0.0F, own_gradient = 0.0F;
-  float next[kHeadKept + Sets] = {};
-  const auto fetch = [&](int step) {
-    const int m = walk.place(step);
-#pragma unroll
-    for (int i = 0; i < kHeadKept + Sets; ++i) next[i] = kept.at(m, i);
-  };
   const auto add_own = [&] {
     if (!walk.between) return;
 #pragma unroll
@@ -282,36 +296,47 @@ __device__ void walk_line_back(const LineWalk& walk, const HeadLayout& l, const 
       table[set].at = -16;
     }
   };
-  if (walk.steps > 0) fetch(walk.steps - 1);
 #pragma unroll 1
-  for (int step = walk.steps - 1; step >= 0; --step) {
-    const int m = walk.place(step);
-    const float score = next[1];
-    const TablePlace place(next[0], origin);
-    float slope[Sets];
+  for (int last = walk.steps - 1; last >= 0; last -= kStepsAtOnce) {
+    int m[kStepsAtOnce];
+    float numbers[kStepsAtOnce][kHeadKept + Sets], d[kStepsAtOnce][Sets], dt[kStepsAtOnce];
+    T before[kStepsAtOnce];
 #pragma unroll
-    for (int set = 0; set < Sets; ++set) slope[set] = next[kHeadKept + set];
-    if (step > 0) fetch(step - 1);
-    if (walk.between && step + 1 == walk.turn) {
-      sum = 0.0F;
-      add_own();
-    }
-    float dp = 0.0F;
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      m[i] = walk.place(max(last - i, 0));
 #pragma unroll
-    for (int set = 0; set < Sets; ++set) {
-      const float d = gradients[set][m];
-      dp += d * slope[set];
-      table[set].add(bins[set], place, d, centre, centre_sum[set]);
+      for (int n = 0; n < kHeadKept + Sets; ++n) numbers[i][n] = kept.at(m[i], n);
+#pragma unroll
+      for (int set = 0; set < Sets; ++set) d[i][set] = gradients[set][m[i]];
+      before[i] = on_line[m[i] * stride];
     }
-    sum += dp;
-    const float gate = gates(score);
-    const float dt = (walk.forward(step) ? sum : -sum) * gate * (1.0F - gate);
-    sums.scale += dt * score;
-    sums.offset += dt;
-    if (m == walk.own) {
-      own_gradient = unit * dt;
-    } else {
-      on_line[m * stride] = narrow<T>(fmaf(unit, dt, widen(on_line[m * stride])));
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      const float gate = gates(numbers[i][1]);
+      dt[i] = gate * (1.0F - gate);
+    }
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      const int step = last - i;
+      if (step < 0) break;
+      if (walk.between && step + 1 == walk.turn) {
+        sum = 0.0F;
+        add_own();
+      }
+      const TablePlace place(numbers[i][0], origin);
+#pragma unroll
+      for (int set = 0; set < Sets; ++set) {
+        sum += d[i][set] * numbers[i][kHeadKept + set];
+        table[set].add(bins[set], place, d[i][set], centre, centre_sum[set]);
+      }
+      dt[i] *= walk.forward(step) ? sum : -sum;
+      sums.scale += dt[i] * numbers[i][1];
+      sums.offset += dt[i];
+      if (m[i] == walk.own) {
+        own_gradient = unit * dt[i];
+      } else {
+        on_line[m[i] * stride] = narrow<T>(fmaf(unit, dt[i], widen(before[i])));
+      }
     }
   }
   // The last patch of a line has nobody to its right.

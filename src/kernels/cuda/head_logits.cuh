@@ -16,24 +16,30 @@ __device__ float bias_factor(const AttentionParams& p, int head) {
   return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 }
 
+/// Logits times `unit`, less a number of each row.
 template <class T, BiasForm Form>
 struct HeadLogits {
   float scale, factor;
-  // By column of the grid: the direct form's x_i, times `factor`, else 0; −∞ beside the grid. A
-  // lane's columns are the same in every second eight of keys (row width 16), or in each (8).
+  // By column of the grid: the direct form's x_i, times `factor`, else 0; less `less`; −∞ beside
+  // the grid. A lane's columns are the same in every second eight of keys (row width 16), or in
+  // each (8).
   float along_x[2][4];
   const float* along_y;  // the direct form's y_i of this lane's first row
   int second_row;        // from there to its other row's
   int shift;             // eights of keys to grid rows
+  float less_row[2];
 
   /// `lines`: the warp's vectors, for the direct form.
-  __device__ HeadLogits(const HeadForward& p, int head, const float* lines)
-      : scale(p.attention.scale), factor(bias_factor<Form>(p.attention, head)) {
+  __device__ HeadLogits(const HeadForward& p, int head, const float* lines, float unit,
+                        const float (&less)[2])
+      : scale(p.attention.scale * unit), factor(bias_factor<Form>(p.attention, head) * unit) {
     const auto& l = p.layout;
     const Lane lane;
     along_y = lines + lane.g * l.line_pitch + l.row_width;
     second_row = 8 * l.line_pitch;
     shift = l.row_width == 16 ? 1 : 0;
+    less_row[0] = less[0];
+    less_row[1] = less[1];
 #pragma unroll
     for (int eight = 0; eight < 2; ++eight)
 #pragma unroll
@@ -42,7 +48,7 @@ struct HeadLogits {
         float value = 0.0F;
         if constexpr (Form == BiasForm::direct)
           value = factor * lines[(lane.g + e / 2 * 8) * l.line_pitch + x];
-        along_x[eight][e] = x < p.attention.geometry.cols ? value : -INFINITY;
+        along_x[eight][e] = x < p.attention.geometry.cols ? value - less[e / 2] : -INFINITY;
       }
   }
 
@@ -63,8 +69,9 @@ struct HeadLogits {
         const int first = slot + 8 * piece - p.layout.grid_slots + 2 * Lane().t;
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          c[piece][e] =
-              first + e % 2 < p.attention.geometry.prefix ? c[piece][e] * scale : -INFINITY;
+          c[piece][e] = first + e % 2 < p.attention.geometry.prefix
+                            ? fmaf(c[piece][e], scale, -less_row[e / 2])
+                            : -INFINITY;
       }
     }
   }
