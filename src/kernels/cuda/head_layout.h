@@ -50,6 +50,12 @@ constexpr int head_size_compiled(int head_size) {
   return head_size <= 16 ? 16 : head_size <= 32 ? 32 : head_size <= 64 ? 64 : 0;
 }
 
+/// Warps of a multiprocessor that registers suffice for. Those of small heads get fewer registers
+/// each, as 24 warps hide each other's waits better than 16.
+constexpr int head_warps(int head_size) {
+  return head_size <= 16 ? 24 : kHeadMostWarps;
+}
+
 /// `axes`: null without tables. `bytes` is 0 where a head does not fit.
 HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, int sets,
                        bool backward);
