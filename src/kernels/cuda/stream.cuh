@@ -5,18 +5,26 @@
 #include "kernels/cuda/stream_queries.cuh"
 #include "kernels/cuda/tensor_map.h"
 
+#include <array>
+#include <atomic>
+
 /// Whether the streaming kernels serve a call, and how they are started.
 namespace sape2::kernels::cuda {
 
-/// Whether Hopper's own code is in this program and on this device.
-template <class Kernel>
-bool is_hopper_code(Kernel kernel) {
+/// Whether a kernel's body is Hopper's own on the current device. Where the program has no such
+/// code for it, the body is empty and takes hardly a register. Asked once a device.
+template <auto Kernel>
+bool has_hopper_body() {
+  constexpr int kRemembered = 64, kFewRegisters = 32;
+  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet, 1: no, 2: yes
+  int device = 0;
+  check(cudaGetDevice(&device), "asking for the current device");
+  if (device < kRemembered && known[device] != 0) return known[device] == 2;
   cudaFuncAttributes attributes{};
-  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
-    cudaGetLastError();
-    return false;
-  }
-  return attributes.binaryVersion >= 90 && attributes.ptxVersion >= 90;
+  check(cudaFuncGetAttributes(&attributes, Kernel), "asking for a kernel's registers");
+  const bool has = attributes.numRegs > kFewRegisters;
+  if (device < kRemembered) known[device] = has ? 2 : 1;
+  return has;
 }
 
 inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
@@ -24,28 +32,6 @@ inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
   const auto& v = p.vectors;
   return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && form != BiasForm::distance_pair &&
          (form != BiasForm::distance || (v.width_x <= 64 && v.width_y <= 64));
-}
-
-inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width) {
-  StreamColumns c{};
-  if (form == BiasForm::direct) {
-    c.across = g.cols;
-    c.down = g.rows;
-    c.prefix = g.prefix;
-    c.parts = (g.cols + width - 1) / width;
-    c.part_width = round_up((g.cols + c.parts - 1) / c.parts, 8);
-    c.rows_per_tile = width / c.part_width;
-  } else {
-    c.across = g.tokens;
-    c.down = 1;
-    c.parts = (g.tokens + width - 1) / width;
-    c.part_width = width;
-    c.rows_per_tile = 1;
-  }
-  c.tiles_per_part = (c.down + c.rows_per_tile - 1) / c.rows_per_tile;
-  c.grid_tiles = c.parts * c.tiles_per_part;
-  c.tiles = c.grid_tiles + (c.prefix + width - 1) / width;
-  return c;
 }
 
 /// Boxes of the tiles that `columns` names, of their prefix tokens too.
@@ -79,8 +65,7 @@ void dispatch_wide(const StreamColumns& columns, Use use) {
 
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
-  static const bool here = is_hopper_code(stream_forward_kernel<T, Form, 0>);
-  if (!here) return false;
+  if (!has_hopper_body<stream_forward_kernel<T, Form, 0>>()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   StreamForward s{};
@@ -102,8 +87,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
-  static const bool here = is_hopper_code(stream_queries_kernel<T, Form, 0>);
-  if (!here) return false;
+  if (!has_hopper_body<stream_queries_kernel<T, Form, 0>>()) return false;
   constexpr int kColumns = kStreamColumns<Form>;
   const auto& f = p.forward;
   const auto& g = f.geometry;

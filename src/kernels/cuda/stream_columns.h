@@ -1,0 +1,68 @@
+#pragma once
+
+#include "kernels/cuda/params.h"
+
+#include <cuda_runtime.h>
+
+namespace sape2::kernels::cuda {
+
+/// How tokens are cut into tiles that stand along columns (or, for keys with a direct bias, rows).
+/// The direct form takes whole grid rows, or equal parts of long ones, each padded to a multiple of
+/// 8: a column of the tile then always stands for the same column of the grid (within a part), and
+/// eight neighbours share a grid row. Prefix tokens fill tiles of their own at the end. The other
+/// forms take the tokens as they come, one grid row of all.
+struct StreamColumns {
+  int across, down;  // the grid
+  int prefix;
+  int parts, part_width;
+  int rows_per_tile, tiles_per_part;
+  int grid_tiles, tiles;
+
+  struct Place {
+    int part, first_row;
+    bool in_grid;
+  };
+  __host__ __device__ Place place(int tile) const {
+    if (tile >= grid_tiles) return {tile - grid_tiles, 0, false};
+    const int part = parts == 1 ? 0 : tiles_per_part == 1 ? tile : tile / tiles_per_part;
+    return {part, (tile - part * tiles_per_part) * rows_per_tile, true};
+  }
+  /// The token in a slot of a tile of `width` slots; −1 where there is none.
+  __host__ __device__ int token(const Place& at, int slot, int width) const {
+    if (!at.in_grid) return at.part * width + slot < prefix ? at.part * width + slot : -1;
+    const int y = slot / part_width, x = at.part * part_width + slot - y * part_width;
+    if (y >= rows_per_tile || at.first_row + y >= down || x >= across) return -1;
+    return prefix + (at.first_row + y) * across + x;
+  }
+  /// Whether every slot of a tile has a token.
+  __host__ __device__ bool full(const Place& at, int width) const {
+    if (!at.in_grid) return (at.part + 1) * width <= prefix;
+    return rows_per_tile * part_width == width && (at.part + 1) * part_width <= across &&
+           at.first_row + rows_per_tile <= down;
+  }
+};
+
+/// `width`: slots of a tile.
+inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width) {
+  StreamColumns c{};
+  if (form == BiasForm::direct) {
+    c.across = g.cols;
+    c.down = g.rows;
+    c.prefix = g.prefix;
+    c.parts = (g.cols + width - 1) / width;
+    c.part_width = ((g.cols + c.parts - 1) / c.parts + 7) / 8 * 8;
+    c.rows_per_tile = width / c.part_width;
+  } else {
+    c.across = g.tokens;
+    c.down = 1;
+    c.parts = (g.tokens + width - 1) / width;
+    c.part_width = width;
+    c.rows_per_tile = 1;
+  }
+  c.tiles_per_part = (c.down + c.rows_per_tile - 1) / c.rows_per_tile;
+  c.grid_tiles = c.parts * c.tiles_per_part;
+  c.tiles = c.grid_tiles + (c.prefix + width - 1) / width;
+  return c;
+}
+
+}  // namespace sape2::kernels::cuda

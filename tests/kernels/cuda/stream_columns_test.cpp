@@ -1,0 +1,66 @@
+// How the streaming kernels cut tokens into tiles; needs no GPU.
+#include "kernels/cuda/stream_columns.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace sape2::kernels::cuda {
+namespace {
+
+constexpr int kGrids[][3] = {{1, 1, 0},  {64, 64, 0},  {32, 32, 1}, {33, 9, 5},
+                             {5, 64, 1}, {17, 40, 70}, {3, 128, 0}, {20, 17, 64}};
+
+Geometry geometry(const int (&grid)[3]) {
+  Geometry g{};
+  g.rows = grid[0];
+  g.cols = grid[1];
+  g.prefix = grid[2];
+  g.tokens = g.prefix + g.rows * g.cols;
+  return g;
+}
+
+TEST(StreamColumns, EveryTokenStandsInOneSlot) {
+  for (const auto& grid : kGrids)
+    for (const auto form : {BiasForm::none, BiasForm::direct})
+      for (const int width : {32, 64}) {
+        const auto g = geometry(grid);
+        const auto columns = stream_columns(g, form, width);
+        std::vector<int> seen(g.tokens);
+        for (int tile = 0; tile < columns.tiles; ++tile) {
+          const auto at = columns.place(tile);
+          int used = 0;
+          for (int slot = 0; slot < width; ++slot) {
+            const int token = columns.token(at, slot, width);
+            ASSERT_LT(token, g.tokens);
+            if (token < 0) continue;
+            ++used;
+            ++seen[token];
+          }
+          EXPECT_EQ(columns.full(at, width), used == width) << "tile " << tile;
+        }
+        EXPECT_EQ(seen, std::vector<int>(g.tokens, 1))
+            << g.rows << "×" << g.cols << "+" << g.prefix;
+      }
+}
+
+TEST(StreamColumns, DirectFormKeepsGridColumnsInTheirSlots) {
+  for (const auto& grid : kGrids) {
+    const auto g = geometry(grid);
+    const auto columns = stream_columns(g, BiasForm::direct, 64);
+    EXPECT_EQ(columns.part_width % 8, 0);
+    for (int tile = 0; tile < columns.grid_tiles; ++tile) {
+      const auto at = columns.place(tile);
+      for (int slot = 0; slot < 64; ++slot) {
+        const int token = columns.token(at, slot, 64);
+        if (token < 0) continue;
+        const int patch = token - g.prefix;
+        EXPECT_EQ(patch % g.cols, at.part * columns.part_width + slot % columns.part_width);
+        EXPECT_EQ(patch / g.cols, at.first_row + slot / columns.part_width);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sape2::kernels::cuda
