@@ -35,7 +35,7 @@ __device__ void for_slots(int slots, Use use) {
 }
 
 template <class T, int Size, BiasForm Form>
-__global__ void __launch_bounds__(kHeadThreads<Size>, 1)
+__global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
     head_backward_kernel(const __grid_constant__ HeadBackward params) {
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
   constexpr int kSets = kHeadSets<Form>, kPieces = Size / 8, kRow = kRowBytes<Size>;

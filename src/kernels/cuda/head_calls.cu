@@ -69,7 +69,7 @@ HeadForward HeadCall::forward_params(const AttentionParams& p, bool backward) co
                    .given = {given_[0], given_[1]},
                    .layout = head_layout(g, form_, axes(), stage_.sets, backward),
                    .images = static_cast<int>(g.batch_heads / g.heads)};
-  head.turns = head_turns(g, head.layout);
+  head.turns = head_turns(g, form_, head.layout);
   return head;
 }
 

@@ -9,11 +9,11 @@ namespace sape2::kernels::cuda {
 
 /// The bound from which the compiler works out how many registers a thread may have; a block never
 /// has more than kHeadMostWarps.
-template <int Size>
-inline constexpr int kHeadThreads = head_warps(Size) * 32;
+template <int Size, BiasForm Form>
+inline constexpr int kHeadThreads = head_warps(Size, Form) * 32;
 
 template <class T, int Size, BiasForm Form>
-__global__ void __launch_bounds__(kHeadThreads<Size>, 1)
+__global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
     head_forward_kernel(const __grid_constant__ HeadForward p) {
   constexpr bool kDistance = kIsDistance<Form>;
   constexpr int kSets = kHeadSets<Form>;

@@ -101,15 +101,16 @@ HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, 
 bool fits_head(const Geometry& g, DType dtype, float scale, BiasForm form, const AxisLines* axes,
                int sets) {
   // Gradients of scores and of gates share one matrix, in units of `scale`.
-  if (dtype == DType::float32 || scale == 0.0F) return false;
+  if (dtype == DType::float32 || scale == 0.0F || g.batch_heads / g.heads > kHeadMostImages)
+    return false;
   return head_layout(g, form, axes, sets, false).bytes > 0 &&
          head_layout(g, form, axes, sets, true).bytes > 0;
 }
 
-int head_turns(const Geometry& g, const HeadLayout& layout) {
+int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout) {
   constexpr int kReserved = 1024;  // of a block's shared memory, by the system
   const int by_memory = (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
-  const int by_registers = head_warps(g.head_size) / layout.warps;
+  const int by_registers = head_warps(g.head_size, form) / layout.warps;
   const int resident = std::max(1, std::min(by_memory, by_registers));
   const std::int64_t images = g.batch_heads / g.heads;
   const std::int64_t turns = std::max(1, resident * multiprocessors() / g.heads);

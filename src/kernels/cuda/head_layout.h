@@ -40,6 +40,7 @@ struct HeadLayout {
 
 inline constexpr int kHeadMostSlots = 256;
 inline constexpr int kHeadMostWarps = kHeadMostSlots / 16;
+inline constexpr std::int64_t kHeadMostImages = std::int64_t{1} << 30;
 
 /// Numbers kept for each entry of a line, lane by lane in the caller's workspace, besides a slope
 /// for each set: position and score.
@@ -51,9 +52,10 @@ constexpr int head_size_compiled(int head_size) {
 }
 
 /// Warps of a multiprocessor that registers suffice for. Those of small heads get fewer registers
-/// each, as 24 warps hide each other's waits better than 16.
-constexpr int head_warps(int head_size) {
-  return head_size <= 16 ? 24 : kHeadMostWarps;
+/// each, as 24 warps hide each other's waits better than 16; distances need the registers.
+constexpr int head_warps(int head_size, BiasForm form) {
+  const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
+  return head_size <= 16 && !distance ? 24 : kHeadMostWarps;
 }
 
 /// `axes`: null without tables. `bytes` is 0 where a head does not fit.
@@ -66,6 +68,6 @@ bool fits_head(const Geometry& g, DType dtype, float scale, BiasForm form, const
 
 /// Blocks for each of the heads, which share its images among them: as many as the device holds at
 /// once.
-int head_turns(const Geometry& g, const HeadLayout& layout);
+int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout);
 
 }  // namespace sape2::kernels::cuda
