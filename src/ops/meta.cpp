@@ -3,6 +3,8 @@
 #include "ops/internal_ops.h"
 #include "ops/packed_heads.h"
 
+#include <ATen/ATen.h>
+
 namespace sape2::ops {
 namespace {
 

@@ -3,6 +3,8 @@
 
 #include "data/augment/draws.h"
 
+#include <ATen/ATen.h>
+
 namespace sape2::data {
 
 CropDraw draw_crop(std::int64_t padding, double flip_probability, const BatchKey& key,
