@@ -5,9 +5,11 @@ if(NOT TARGET sape2::torch)
   add_library(sape2::torch INTERFACE IMPORTED)
   set(sape2_torch_flags "${TORCH_CXX_FLAGS}")
   separate_arguments(sape2_torch_flags)
+  # PyTorch's wheels export parts of an older standard library, which crash when a program finds them
+  # before its own; so the program's own goes first.
   set_target_properties(
     sape2::torch
-    PROPERTIES INTERFACE_LINK_LIBRARIES "${TORCH_LIBRARIES}"
+    PROPERTIES INTERFACE_LINK_LIBRARIES "stdc++;${TORCH_LIBRARIES}"
                INTERFACE_INCLUDE_DIRECTORIES "${TORCH_INCLUDE_DIRS}"
                INTERFACE_COMPILE_OPTIONS "${sape2_torch_flags}")
 endif()

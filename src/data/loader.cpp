@@ -3,9 +3,14 @@
 #include "sape2/data/random.h"
 #include "sape2/error.h"
 
+#include "data/augment/plan.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,6 +65,26 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   check_augment_options(options.augment);
 }
 
+// A batch that may still be in the making on the worker's stream.
+struct ReadyBatch {
+  Batch batch;
+  std::optional<c10::Event> made;
+};
+
+// Lets the current stream use what the worker's stream makes.
+Batch handed_over(ReadyBatch ready) {
+  if (ready.made) {
+    const c10::impl::VirtualGuardImpl guard(ready.made->device_type());
+    const c10::Stream stream = guard.getStream(ready.batch.images.device());
+    ready.made->block(stream);
+    for (const at::Tensor* tensor :
+         {&ready.batch.images, &ready.batch.targets, &ready.batch.labels}) {
+      tensor->record_stream(stream);
+    }
+  }
+  return std::move(ready.batch);
+}
+
 }  // namespace
 
 struct Loader::State {
@@ -73,7 +98,7 @@ struct Loader::State {
   std::thread worker;
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Batch> ready;
+  std::deque<ReadyBatch> ready;
   std::exception_ptr failure;
   bool stopping = false;
 
@@ -96,13 +121,27 @@ struct Loader::State {
     const std::int64_t first = step * options.batch_size;
     const std::int64_t size = std::min(options.batch_size, dataset.size() - first);
     Batch batch;
-    batch.indices = at::empty({size}, at::kLong);
-    auto* index = batch.indices.data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < size; ++i) index[i] = in_order[(first + i) / options.repeats];
-    const at::Tensor chosen = batch.indices.to(options.device);
+    std::vector<std::int64_t> sources;
+    for (std::int64_t i = 0; i < size; ++i) {
+      sources.push_back(in_order[static_cast<std::size_t>((first + i) / options.repeats)]);
+    }
+    batch.indices = at::tensor(sources, at::kLong);
+    const bool on_cpu = options.device.is_cpu();
+    const at::Tensor chosen = (on_cpu ? batch.indices : batch.indices.pin_memory())
+                                  .to(options.device, /*non_blocking=*/true);
     batch.labels = dataset.labels.index_select(0, chosen);
     const BatchKey key{options.seed, static_cast<std::uint64_t>(of_epoch),
                        static_cast<std::uint64_t>(first)};
+    if (ops::can_augment(dataset.images)) {
+      const auto plan =
+          plan_batch(sources, dataset.height(), dataset.width(), options.augment, key);
+      auto made =
+          ops::augment(dataset.images, dataset.labels, plan,
+                       augment_settings(dataset.classes(), dataset.normalisation, options.augment));
+      batch.images = std::move(made.images);
+      batch.targets = std::move(made.targets);
+      return batch;
+    }
     MixedBatch mixed = augment(dataset.images.index_select(0, chosen), batch.labels,
                                dataset.classes(), dataset.normalisation, options.augment, key);
     batch.images = std::move(mixed.images);
@@ -130,8 +169,18 @@ struct Loader::State {
     try {
       use_one_thread();
       const at::NoGradGuard no_gradients;
+      // On a GPU, beside the training step and not in line with it.
+      std::optional<c10::StreamGuard> stream;
+      if (!options.device.is_cpu()) {
+        const c10::impl::VirtualGuardImpl guard(options.device.type());
+        stream.emplace(guard.getStreamFromGlobalPool(options.device));
+      }
       for (std::int64_t step = first_step; step < steps(); ++step) {
-        Batch batch = make(epoch, step, order);
+        ReadyBatch batch{make(epoch, step, order), std::nullopt};
+        if (stream) {
+          batch.made.emplace(options.device.type());
+          batch.made->record(stream->current_stream());
+        }
         std::unique_lock lock(mutex);
         changed.wait(lock, [&] {
           return stopping || static_cast<std::int64_t>(ready.size()) < options.prefetch;
@@ -154,11 +203,12 @@ struct Loader::State {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return !ready.empty() || failure; });
     if (ready.empty()) std::rethrow_exception(failure);
-    Batch batch = std::move(ready.front());
+    ReadyBatch batch = std::move(ready.front());
     ready.pop_front();
     ++next_step;
     changed.notify_all();
-    return batch;
+    lock.unlock();
+    return handed_over(std::move(batch));
   }
 };
 

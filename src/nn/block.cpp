@@ -5,11 +5,13 @@
 namespace sape2::nn {
 namespace {
 
-// Stochastic depth grows linearly from 0 in the first layer to its full rate in the last.
-double skip_rate(const ViTConfig& config, int64_t layer) {
-  if (config.depth == 1) return 0;
-  return config.stochastic_depth * static_cast<double>(layer) /
-         static_cast<double>(config.depth - 1);
+// Dropout comes after the bias, so a branch that has one adds its bias itself.
+ops::Branch dropped_out(const ops::Branch& branch, double rate, const ForwardPass& pass) {
+  if (rate == 0 || !pass.training) return branch;
+  return {
+      at::dropout(branch.bias.defined() ? branch.value + branch.bias : branch.value, rate, true),
+      {},
+      {}};
 }
 
 std::unique_ptr<LayerEncoding> make_layer_encoding(const Encoding& encoding, ParameterScope scope) {
@@ -24,6 +26,12 @@ std::optional<LayerScale> make_layer_scale(const ParameterScope& scope, const st
 
 }  // namespace
 
+double skip_rate(const ViTConfig& config, int64_t layer) {
+  if (config.depth == 1) return 0;
+  return config.stochastic_depth * static_cast<double>(layer) /
+         static_cast<double>(config.depth - 1);
+}
+
 Attention::Attention(const ParameterScope& scope, const ViTConfig& config, const Encoding& encoding)
     : heads_(config.heads),
       dropout_(config.projection_dropout),
@@ -31,15 +39,14 @@ Attention::Attention(const ParameterScope& scope, const ViTConfig& config, const
       proj_(scope.child("proj"), config.width, config.width),
       encoding_(make_layer_encoding(encoding, scope.child("pos"))) {}
 
-at::Tensor Attention::operator()(const at::Tensor& tokens, ForwardPass& pass) const {
+ops::Branch Attention::operator()(const at::Tensor& tokens, ForwardPass& pass) const {
   const int64_t images = tokens.size(0), count = tokens.size(1), width = tokens.size(2);
-  const at::Tensor qkv = qkv_(encoding_->attention_input(tokens, pass))
-                             .view({images, count, 3, heads_, width / heads_})
-                             .permute({2, 0, 3, 1, 4});  // (3, B, h, N, d)
-  if (pass.watcher) pass.watcher(*encoding_, qkv[0], qkv[1]);
-  const at::Tensor out = encoding_->attend(qkv[0], qkv[1], qkv[2], pass.grid);
+  const auto [q, k, v] =
+      ops::split_heads(qkv_(encoding_->attention_input(tokens, pass)), heads_);  // (B, h, N, d)
+  if (pass.watcher) pass.watcher(*encoding_, q, k);
+  const at::Tensor out = encoding_->attend(q, k, v, pass.grid);
   const at::Tensor merged = out.transpose(1, 2).reshape({images, count, width});
-  return at::dropout(proj_(merged), dropout_, pass.training);
+  return dropped_out(proj_.branch(merged), dropout_, pass);
 }
 
 Mlp::Mlp(const ParameterScope& scope, const ViTConfig& config)
@@ -47,14 +54,14 @@ Mlp::Mlp(const ParameterScope& scope, const ViTConfig& config)
       fc1_(scope.child("fc1"), config.width, config.mlp_width()),
       fc2_(scope.child("fc2"), config.mlp_width(), config.width) {}
 
-at::Tensor Mlp::operator()(const at::Tensor& tokens, const ForwardPass& pass) const {
-  const at::Tensor hidden = at::dropout(at::gelu(fc1_(tokens)), dropout_, pass.training);
-  return at::dropout(fc2_(hidden), dropout_, pass.training);
+ops::Branch Mlp::operator()(const at::Tensor& tokens, const ForwardPass& pass) const {
+  const at::Tensor hidden = at::dropout(ops::gelu(fc1_.branch(tokens)), dropout_, pass.training);
+  return dropped_out(fc2_.branch(hidden), dropout_, pass);
 }
 
 Block::Block(const ParameterScope& scope, const ViTConfig& config, int64_t layer,
              const Encoding& encoding)
-    : skip_(skip_rate(config, layer)),
+    : layer_(layer),
       norm1_(scope.child("norm1"), config.width),
       attn_(scope.child("attn"), config, encoding),
       ls1_(make_layer_scale(scope, "ls1", config)),
@@ -62,18 +69,24 @@ Block::Block(const ParameterScope& scope, const ViTConfig& config, int64_t layer
       mlp_(scope.child("mlp"), config),
       ls2_(make_layer_scale(scope, "ls2", config)) {}
 
-at::Tensor Block::operator()(const at::Tensor& tokens, ForwardPass& pass) const {
-  const at::Tensor x = tokens + branch(attn_(norm1_(tokens), pass), ls1_, pass);
-  return x + branch(mlp_(norm2_(x), pass), ls2_, pass);
+Stream Block::operator()(const Stream& stream, ForwardPass& pass) const {
+  const auto [tokens, normed] = norm1_(stream);
+  const Stream attended{tokens, scaled(attn_(normed, pass), ls1_, pass, 0)};
+  const auto [more, normed_again] = norm2_(attended);
+  return {more, scaled(mlp_(normed_again, pass), ls2_, pass, 1)};
 }
 
-// LayerScale and stochastic depth: each image keeps the branch with probability 1 − skip.
-at::Tensor Block::branch(const at::Tensor& x, const std::optional<LayerScale>& scale,
-                         const ForwardPass& pass) const {
-  const at::Tensor scaled = scale ? (*scale)(x) : x;
-  if (!pass.training || skip_ == 0) return scaled;
-  const at::Tensor kept = at::empty({x.size(0), 1, 1}, x.options()).bernoulli_(1 - skip_);
-  return scaled * (kept / (1 - skip_));
+// LayerScale, and the factors of stochastic depth; `number`: 0 the attention, 1 the MLP.
+ops::Branch Block::scaled(ops::Branch branch, const std::optional<LayerScale>& scale,
+                          const ForwardPass& pass, int64_t number) const {
+  if (scale) {
+    const at::Tensor value = branch.bias.defined() ? branch.value + branch.bias : branch.value;
+    branch = {(*scale)(value), {}, {}};
+  }
+  if (pass.depth_factors.defined()) {
+    branch.factor = pass.depth_factors.select(0, 2 * layer_ + number);
+  }
+  return branch;
 }
 
 }  // namespace sape2::nn

@@ -14,7 +14,7 @@ namespace sape2::nn {
 class Attention {
  public:
   Attention(const ParameterScope& scope, const ViTConfig& config, const Encoding& encoding);
-  at::Tensor operator()(const at::Tensor& tokens, ForwardPass& pass) const;
+  ops::Branch operator()(const at::Tensor& tokens, ForwardPass& pass) const;
 
  private:
   int64_t heads_;
@@ -26,25 +26,28 @@ class Attention {
 class Mlp {
  public:
   Mlp(const ParameterScope& scope, const ViTConfig& config);
-  at::Tensor operator()(const at::Tensor& tokens, const ForwardPass& pass) const;
+  ops::Branch operator()(const at::Tensor& tokens, const ForwardPass& pass) const;
 
  private:
   double dropout_;
   Linear fc1_, fc2_;
 };
 
+/// Stochastic depth grows linearly from 0 in the first layer to its full rate in the last.
+double skip_rate(const ViTConfig& config, int64_t layer);
+
 /// One layer of a ViT: attention and MLP, each normalised before and added to its input.
 class Block {
  public:
   Block(const ParameterScope& scope, const ViTConfig& config, int64_t layer,
         const Encoding& encoding);
-  at::Tensor operator()(const at::Tensor& tokens, ForwardPass& pass) const;
+  Stream operator()(const Stream& stream, ForwardPass& pass) const;
 
  private:
-  at::Tensor branch(const at::Tensor& x, const std::optional<LayerScale>& scale,
-                    const ForwardPass& pass) const;
+  ops::Branch scaled(ops::Branch branch, const std::optional<LayerScale>& scale,
+                     const ForwardPass& pass, int64_t number) const;
 
-  double skip_;
+  int64_t layer_;
   LayerNorm norm1_;
   Attention attn_;
   std::optional<LayerScale> ls1_;

@@ -17,7 +17,11 @@ Linear::Linear(ParameterScope scope, int64_t in, int64_t out)
       bias_(scope.parameter("bias", {out}, fill_constant(0))) {}
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
-  return at::linear(x, weight_, bias_);
+  return ops::linear(x, weight_, bias_);
+}
+
+ops::Branch Linear::branch(const at::Tensor& x) const {
+  return ops::linear_branch(x, weight_, bias_);
 }
 
 LayerNorm::LayerNorm(ParameterScope scope, int64_t width)
@@ -25,7 +29,11 @@ LayerNorm::LayerNorm(ParameterScope scope, int64_t width)
       bias_(scope.parameter("bias", {width}, fill_constant(0))) {}
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
-  return at::layer_norm(x, weight_.sizes(), weight_, bias_, kLayerNormEps);
+  return (*this)(Stream{x}).second;
+}
+
+std::pair<at::Tensor, at::Tensor> LayerNorm::operator()(const Stream& stream) const {
+  return ops::add_and_norm(stream.tokens, stream.pending, weight_, bias_, kLayerNormEps);
 }
 
 LayerScale::LayerScale(ParameterScope scope, int64_t width, double start)
@@ -52,7 +60,7 @@ at::Tensor PatchEmbed::operator()(const at::Tensor& images) const {
   const at::Tensor patches = images.reshape({images.size(0), channels, rows, height, cols, width})
                                  .permute({0, 2, 4, 1, 3, 5})
                                  .reshape({images.size(0), rows * cols, channels * height * width});
-  return at::linear(patches, weight_.flatten(1), bias_);
+  return ops::linear(patches, weight_.flatten(1), bias_);
 }
 
 }  // namespace sape2::nn

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sape2/nn/parameter_scope.h"
+#include "sape2/ops/training.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -15,16 +16,26 @@ class Linear {
  public:
   Linear(ParameterScope scope, int64_t in, int64_t out);
   at::Tensor operator()(const at::Tensor& x) const;
+  /// The same for whoever adds the bias in a pass of its own.
+  ops::Branch branch(const at::Tensor& x) const;
 
  private:
   at::Tensor weight_;  // (out, in)
   at::Tensor bias_;    // (out)
 };
 
+/// Tokens on their way through the layers: what they are, and what is still to be added to them.
+struct Stream {
+  at::Tensor tokens;  // (B, N, width)
+  ops::Branch pending = {};
+};
+
 class LayerNorm {
  public:
   LayerNorm(ParameterScope scope, int64_t width);
   at::Tensor operator()(const at::Tensor& x) const;
+  /// The tokens with what was pending, and those normalised.
+  std::pair<at::Tensor, at::Tensor> operator()(const Stream& stream) const;
 
  private:
   at::Tensor weight_;

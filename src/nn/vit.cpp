@@ -109,17 +109,35 @@ ViT::ViT(ModelConfig config, Initialisation initialisation)
 
 ViT::~ViT() = default;
 
-at::Tensor ViT::forward(const at::Tensor& images) {
-  return forward_head(forward_features(images));
+at::Tensor ViT::forward(const at::Tensor& images, const at::Tensor& depth_factors) {
+  return forward_head(forward_features(images, {}, depth_factors));
 }
 
-at::Tensor ViT::forward_features(const at::Tensor& images, const AttentionWatcher& watcher) {
-  ForwardPass pass{grid_of(images, config_.vit), is_training(), {}, watcher};
+at::Tensor ViT::draw_depth(int64_t images) const {
+  const ViTConfig& vit = config_.vit;
+  if (vit.stochastic_depth == 0 || vit.depth == 1) return {};
+  std::vector<float> kept;
+  for (int64_t layer = 0; layer < vit.depth; ++layer) {
+    kept.insert(kept.end(), 2, static_cast<float>(1 - skip_rate(vit, layer)));
+  }
+  const at::Tensor share = at::tensor(kept).unsqueeze(1);
+  return at::rand({2 * vit.depth, images}).lt(share).to(at::kFloat) / share;
+}
+
+at::Tensor ViT::forward_features(const at::Tensor& images, const AttentionWatcher& watcher,
+                                 const at::Tensor& depth_factors) {
+  ForwardPass pass{grid_of(images, config_.vit), is_training(), {}, watcher, {}};
+  if (is_training()) {
+    pass.depth_factors = depth_factors.defined() ? depth_factors : draw_depth(images.size(0));
+    if (pass.depth_factors.defined()) pass.depth_factors = pass.depth_factors.to(images.device());
+  }
   const at::Tensor patches = layers_->patch_embed(images);
   at::Tensor tokens = layers_->encoding->embed(layers_->with_prefix(patches), pass);
   tokens = at::dropout(tokens, config_.vit.embedding_dropout, is_training());
-  for (const Block& block : layers_->blocks) tokens = block(tokens, pass);
-  return layers_->norm ? (*layers_->norm)(tokens) : tokens;
+  Stream stream{tokens};
+  for (const Block& block : layers_->blocks) stream = block(stream, pass);
+  if (layers_->norm) return (*layers_->norm)(stream).second;
+  return ops::add(stream.tokens, stream.pending);
 }
 
 at::Tensor ViT::forward_head(const at::Tensor& features) {

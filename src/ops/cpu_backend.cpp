@@ -3,6 +3,7 @@
 #include "sape2/kernels/cope.h"
 
 #include "ops/kernel_views.h"
+#include "ops/packed_heads.h"
 #include "ops/reference_backend.h"
 #include "ops/reference_guard.h"
 
@@ -67,7 +68,7 @@ kernels::SoftmaxRow* softmax_rows(const Tensor& softmax) {
 
 struct Outputs {
   explicit Outputs(const Tensor& q)
-      : out(at::empty(q.sizes(), q.options())),
+      : out(empty_output(q)),
         softmax(at::empty({q.size(0), q.size(1), q.size(2), 2}, q.options().dtype(at::kFloat))),
         params{view(out), softmax_rows(softmax)} {}
   Tensor out, softmax;
@@ -77,7 +78,7 @@ struct Outputs {
 /// What a backward kernel reads besides the inputs.
 struct Saved {
   explicit Saved(const BackwardInputs& in)
-      : out(in.outputs[0].contiguous()),
+      : out(with_contiguous_rows(in.outputs[0])),
         softmax(in.outputs[1].contiguous()),
         dout(with_contiguous_rows(in.grads[0])),
         params{const_view(out), softmax_rows(softmax), const_view(dout)} {}
@@ -87,11 +88,13 @@ struct Saved {
 
 /// The first three gradients of every attention: dq, dk, dv.
 struct QkvGradients {
-  QkvGradients(const Gradients& gradients, const Inputs& inputs)
-      : dq(gradients.like(0, inputs.q)),
-        dk(gradients.like(1, inputs.k)),
-        dv(gradients.like(2, inputs.v)),
-        params{view(dq), view(dk), view(dv)} {}
+  QkvGradients(const BackwardInputs& in, const Inputs& inputs) {
+    auto all = empty_like_heads(inputs.q, inputs.k, inputs.v);
+    if (in.wants(0)) dq = all[0];
+    if (in.wants(1)) dk = all[1];
+    if (in.wants(2)) dv = all[2];
+    params = {view(dq), view(dk), view(dv)};
+  }
   void add_to(Gradients& gradients) const {
     for (const auto& gradient : {dq, dk, dv}) gradients.add(gradient);
   }
@@ -205,7 +208,7 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a)
   const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
   const Saved saved(in);
   Gradients gradients(in);
-  const QkvGradients qkv(gradients, inputs);
+  const QkvGradients qkv(in, inputs);
   if (a.form == Form::none) {
     kernels::plain_attention_backward(inputs.params, saved.params, qkv.params, kThreads);
     qkv.add_to(gradients);
@@ -247,7 +250,7 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) 
   const BiasParameters bias(a.gain, a.bias_inside, s.q);
   const Saved saved(in);
   Gradients gradients(in);
-  const QkvGradients qkv(gradients, inputs);
+  const QkvGradients qkv(in, inputs);
   const EncodingGradients parameters(gradients, 3, s);
   const auto dgain = gradients.floats_like(7, {s.q.size(1)});
   kernels::sape2_attention_backward(inputs.params, encoding.params, kernel_form(a.form),
@@ -275,7 +278,7 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const CopeArguments& a) {
   const auto e = as_floats(a.e);
   const Saved saved(in);
   Gradients gradients(in);
-  const QkvGradients qkv(gradients, inputs);
+  const QkvGradients qkv(in, inputs);
   const auto de = gradients.floats_like(3, a.e.sizes());
   kernels::cope_attention_backward(inputs.params, {e.size(0), floats(e), float(a.scale)},
                                    saved.params, qkv.params, floats(de), kThreads);

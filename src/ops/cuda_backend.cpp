@@ -3,6 +3,7 @@
 #include "sape2/kernels/cuda.h"
 
 #include "ops/kernel_views.h"
+#include "ops/packed_heads.h"
 #include "ops/reference_backend.h"
 #include "ops/reference_guard.h"
 
@@ -87,7 +88,7 @@ kernels::SoftmaxRow* softmax_rows(const Tensor& softmax) {
 
 struct Outputs {
   explicit Outputs(const Tensor& q)
-      : out(at::empty(q.sizes(), q.options())),
+      : out(empty_output(q)),
         softmax(at::empty({q.size(0), q.size(1), q.size(2), 2}, q.options().dtype(at::kFloat))),
         params{view(out), softmax_rows(softmax)} {}
   Tensor out, softmax;
@@ -96,7 +97,7 @@ struct Outputs {
 
 struct Saved {
   explicit Saved(const BackwardInputs& in)
-      : out(in.outputs[0].contiguous()),
+      : out(with_contiguous_rows(in.outputs[0])),
         softmax(in.outputs[1].contiguous()),
         dout(with_contiguous_rows(in.grads[0])),
         params{const_view(out), softmax_rows(softmax), const_view(dout)} {}
@@ -110,10 +111,14 @@ class Gradients {
  public:
   explicit Gradients(const BackwardInputs& in) : in_(in) {}
 
-  Tensor like(size_t index, const Tensor& tensor, bool always = false) {
-    const auto gradient =
-        always || in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor();
-    return keep(index, gradient, tensor);
+  Tensor like(size_t index, const Tensor& tensor) {
+    return keep(index, in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor(),
+                tensor);
+  }
+  /// `gradient` is for the `index`-th tensor, and of its shape and type.
+  Tensor keep(size_t index, const Tensor& gradient, const Tensor& parameter) {
+    all_.push_back({index, gradient, parameter});
+    return gradient;
   }
   Tensor floats_like(size_t index, const Tensor& parameter, at::IntArrayRef shape) {
     if (!in_.wants(index)) return {};
@@ -131,17 +136,14 @@ class Gradients {
     size_t index;
     Tensor gradient, parameter;
   };
-  Tensor keep(size_t index, const Tensor& gradient, const Tensor& parameter) {
-    all_.push_back({index, gradient, parameter});
-    return gradient;
-  }
   const BackwardInputs& in_;
   std::vector<Entry> all_;
 };
 
 kernels::AttentionGradients qkv_gradients(Gradients& gradients, const Inputs& inputs) {
-  return {view(gradients.like(0, inputs.q, true)), view(gradients.like(1, inputs.k, true)),
-          view(gradients.like(2, inputs.v, true))};
+  const auto all = empty_like_heads(inputs.q, inputs.k, inputs.v);
+  return {view(gradients.keep(0, all[0], inputs.q)), view(gradients.keep(1, all[1], inputs.k)),
+          view(gradients.keep(2, all[2], inputs.v))};
 }
 
 struct EncodingParameters {
@@ -300,7 +302,8 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a
   const EncodingParameters encoding(a);
   const auto dux = in.grads[0].contiguous(), duy = in.grads[1].contiguous();
   Gradients gradients(in);
-  const auto dq = view(gradients.like(0, q, true)), dk = view(gradients.like(1, k, true));
+  const auto dq = view(gradients.keep(0, at::empty(q.sizes(), q.options()), q));
+  const auto dk = view(gradients.keep(1, at::empty(k.sizes(), k.options()), k));
   const auto parameters = encoding_gradients(gradients, 2, a);
   const kernels::VectorInputs inputs{kernel_shape(q, a.grid), type_of(q), const_view(q),
                                      const_view(k)};

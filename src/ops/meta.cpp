@@ -1,17 +1,21 @@
 // Shapes and types without values: what tracing, torch.compile and Meta tensors ask for.
 #include "ops/checks.h"
 #include "ops/internal_ops.h"
+#include "ops/packed_heads.h"
 
 #include <ATen/ATen.h>
 
 namespace sape2::ops {
 namespace {
 
+template <class Arguments>
+constexpr bool kIsAttention =
+    !std::is_same_v<Arguments, VectorArguments> && !std::is_same_v<Arguments, BiasArguments>;
+
 struct MetaBackend {
   static Tensors out_and_softmax(const Tensor& q) {
     const auto wide = q.options().dtype(compute_type(q));
-    return {at::empty_like(q, at::MemoryFormat::Contiguous),
-            at::empty({q.size(0), q.size(1), q.size(2), 2}, wide)};
+    return {empty_output(q), at::empty({q.size(0), q.size(1), q.size(2), 2}, wide)};
   }
   static Tensors forward(const BiasedArguments& a) { return out_and_softmax(a.q); }
   static Tensors forward(const Sape2Arguments& a) { return out_and_softmax(a.vectors.q); }
@@ -35,10 +39,17 @@ struct MetaBackend {
   static Tensors backward(const BackwardInputs& in, const Arguments& given) {
     Arguments a = given;
     const auto tensors = a.tensors();
+    Tensors all;
+    for (const Tensor* tensor : tensors)
+      all.push_back(tensor->defined() ? at::empty_like(*tensor, at::MemoryFormat::Contiguous)
+                                      : Tensor());
+    if constexpr (kIsAttention<Arguments>) {
+      const auto heads = empty_like_heads(*tensors[0], *tensors[1], *tensors[2]);
+      std::copy(heads.begin(), heads.end(), all.begin());
+    }
     Tensors gradients;
     for (size_t index = 0; index < tensors.size(); ++index)
-      if (in.wants(index))
-        gradients.push_back(at::empty_like(*tensors[index], at::MemoryFormat::Contiguous));
+      if (in.wants(index)) gradients.push_back(all[index]);
     return gradients;
   }
 };

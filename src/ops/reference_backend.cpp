@@ -1,5 +1,7 @@
 #include "ops/reference_backend.h"
 
+#include <ATen/ATen.h>
+
 #include "ops/checks.h"
 #include "ops/reference/reference.h"
 

@@ -4,11 +4,29 @@
 #include "sape2/nn/nearest_name.h"
 
 #include <ATen/ATen.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 namespace sape2::train {
+namespace {
+
+// Two runs from one seed are to end with the same weights.
+void compute_deterministically() {
+  // cuBLAS chooses the same way each time only where its workspace is fixed; read once, at its
+  // start.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  // LibTorch warns where it has no such implementation; those in use here are deterministic.
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+#if TORCH_VERSION_MAJOR >= 2
+  // Nothing here reads memory that was not written: filling it first would only cost time.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+#endif
+}
+
+}  // namespace
 
 c10::Device device_named(const std::string& name) {
   if (name == "cpu") return at::kCPU;
@@ -28,6 +46,7 @@ c10::Device device_named(const std::string& name) {
   } catch (const c10::Error&) {
     throw Error("device is " + nn::in_quotes(name) + ", but there is no GPU of that number");
   }
+  compute_deterministically();
   return device;
 }
 

@@ -14,6 +14,7 @@ namespace sape2::train {
 namespace {
 
 constexpr int64_t kTop = 5;
+constexpr int64_t kCpuBatch = 256, kGpuBatch = 2048;
 constexpr double kLargestByte = 255;
 
 at::Device device_of(const nn::ViT& model) {
@@ -63,11 +64,13 @@ Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const Evaluate
   model.eval();
 
   const auto device = device_of(model);
+  const int64_t usual = device.is_cpu() ? kCpuBatch : kGpuBatch;
+  const int64_t batch = options.batch_size > 0 ? options.batch_size : usual;
   at::Tensor loss = at::zeros({}, at::device(device).dtype(at::kDouble));
   at::Tensor hits = at::zeros({2}, at::device(device).dtype(at::kLong));  // top-1, top-5
   at::Tensor confusion = at::zeros({classes * classes}, at::device(device).dtype(at::kLong));
-  for (int64_t begin = 0; begin < images; begin += options.batch_size) {
-    const int64_t count = std::min(options.batch_size, images - begin);
+  for (int64_t begin = 0; begin < images; begin += batch) {
+    const int64_t count = std::min(batch, images - begin);
     const at::Tensor labels = dataset.labels.narrow(0, begin, count).to(device);
     const at::Tensor logits =
         model.forward(normalised_images(model, dataset.images.narrow(0, begin, count)));

@@ -1,6 +1,7 @@
 #include "sape2/train/flat_parameters.h"
 
 #include "sape2/nn/vit.h"
+#include "sape2/ops/training.h"
 
 #include <ATen/ATen.h>
 
@@ -48,7 +49,6 @@ FlatParameters::FlatParameters(nn::ViT& model, at::ScalarType compute_type)
   gradients_ = at::zeros({size}, options);
   if (rounds) {
     rounded_weights_ = at::zeros({rounded_}, options.dtype(compute_type));
-    rounded_gradients_ = at::zeros({rounded_}, options.dtype(compute_type));
   }
   for (Slot& slot : slots_) {
     at::Tensor& parameter = slot.parameter;
@@ -56,22 +56,30 @@ FlatParameters::FlatParameters(nn::ViT& model, at::ScalarType compute_type)
     const int64_t count = parameter.numel();
     slice(weights_, slot.offset, sizes, count).copy_(parameter);
     const at::Tensor& home = slot.rounded ? rounded_weights_ : weights_;
-    const at::Tensor& gradient_home = slot.rounded ? rounded_gradients_ : gradients_;
     parameter.set_data(slice(home, slot.offset, sizes, count));
-    parameter.mutable_grad() = slice(gradient_home, slot.offset, sizes, count);
   }
   publish_weights();
 }
 
-void FlatParameters::zero_gradients() {
-  gradients_.zero_();
-  if (rounded_gradients_.defined()) rounded_gradients_.zero_();
+void FlatParameters::forget_gradients() {
+  for (Slot& slot : slots_) slot.parameter.mutable_grad() = at::Tensor();
+  collected_ = false;
 }
 
 void FlatParameters::collect_gradients() {
-  if (!rounded_gradients_.defined()) return;
-  gradients_.narrow(0, 0, rounded_).add_(rounded_gradients_);
-  rounded_gradients_.zero_();
+  std::vector<ops::GradientPiece> pieces;
+  for (Slot& slot : slots_) {
+    at::Tensor& gradient = slot.parameter.mutable_grad();
+    if (gradient.defined()) {
+      pieces.push_back({gradient, slot.offset});
+    } else if (!collected_) {
+      gradients_.narrow(0, slot.offset, slot.parameter.numel()).zero_();
+    }
+    // Handed over, so that the next backward pass need not add to it.
+    gradient = at::Tensor();
+  }
+  ops::gather_gradients(pieces, gradients_, collected_);
+  collected_ = true;
 }
 
 void FlatParameters::publish_weights() {

@@ -12,6 +12,7 @@
 #include "sape2/train/training_step.h"
 
 #include "train/append_file.h"
+#include "train/background_job.h"
 #include "train/checkpoint.h"
 #include "train/curves.h"
 #include "train/event_file.h"
@@ -97,7 +98,7 @@ struct Trainer::State {
   void restore();
   void do_step();
   void settle();
-  [[noreturn]] void stop_at_bad_loss(const Pending& pending) const;
+  [[noreturn]] void stop_at_bad_loss(const Pending& step, double loss) const;
   void end_interval();
   void end_epoch();
   void keep_model(const EpochRecord& record);
@@ -124,6 +125,8 @@ struct Trainer::State {
   RunHistory history;
   std::unique_ptr<AppendFile> log;
   std::unique_ptr<EventFile> events;
+
+  BackgroundJob saver;
 
   std::vector<Pending> pending;
   double last_norm = 0, last_rate = 0;
@@ -159,7 +162,7 @@ void Trainer::State::restore() {
       fs::rename(file, file.native() + ".refused");
       continue;
     }
-    training.restored(progress.step);
+    training.restored();
     observer.note(fmt::format("going on after step {} of {}, from {}", progress.step,
                               schedule.steps(), file.native()));
     break;
@@ -205,6 +208,7 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
     if (stopped) save_last();
     if (epoch_ends || checkpoint_due || stopped) save_checkpoint();
   }
+  saving([&] { saver.finish(); });
   RunSummary summary{.finished = !stopped,
                      .step = progress.step,
                      .steps = schedule.steps(),
@@ -225,13 +229,19 @@ void Trainer::State::do_step() {
   if (device.is_cpu()) settle();
 }
 
-// Takes in the losses that are due.
+// Takes in the losses that are due, all in one copy.
 void Trainer::State::settle() {
-  for (const Pending& step : pending) {
-    const double loss = step.outcome.loss.item<double>();
-    last_norm = step.outcome.gradient_norm.item<double>();
+  if (pending.empty()) return;
+  std::vector<at::Tensor> outcomes;
+  for (const Pending& step : pending) outcomes.push_back(step.outcome.numbers);
+  const at::Tensor on_host = at::stack(outcomes).cpu();
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const Pending& step = pending[i];
+    const TrainingStep::Outcome outcome{on_host.select(0, static_cast<int64_t>(i))};
+    const double loss = outcome.loss();
+    last_norm = outcome.gradient_norm();
     last_rate = step.learning_rate;
-    if (!std::isfinite(loss) || !std::isfinite(last_norm)) stop_at_bad_loss(step);
+    if (!std::isfinite(loss) || !std::isfinite(last_norm)) stop_at_bad_loss(step, loss);
     progress.epoch_loss += loss;
     progress.interval_loss += loss;
     const double elapsed = seconds_since(session_start);
@@ -251,8 +261,7 @@ void Trainer::State::settle() {
   pending.clear();
 }
 
-void Trainer::State::stop_at_bad_loss(const Pending& step) const {
-  const double loss = step.outcome.loss.item<double>();
+void Trainer::State::stop_at_bad_loss(const Pending& step, double loss) const {
   const char* what = std::isfinite(loss) ? "gradient" : "loss";
   throw Error(fmt::format(
       "the {} is not a finite number at step {} (epoch {}), learning rate {:.3g}; try a lower "
@@ -313,8 +322,6 @@ void Trainer::State::end_epoch() {
     }
     events->add(record.step, scalars);
     if (record.test) keep_model(record);
-    draw_curves(history, config.data.name + ", " + config.model.encoding.to_string(),
-                folder.curves());
   });
   observer.epoch_done(record, config.recipe.epochs);
   interval_start += Clock::now() - pause;
@@ -342,15 +349,19 @@ void Trainer::State::save_last() {
   saving([&] { io::save_model(folder.last(), *keepsake, options); });
 }
 
+// Written beside the training, which goes on with the next step.
 void Trainer::State::save_checkpoint() {
   settle();
   progress.seconds = total_seconds();
   saving([&] {
     log->sync();
-    write_checkpoint(folder.checkpoint(progress.step), training.state(), progress,
-                     fingerprint(config));
+    saver.start([this, tensors = training.snapshot(), now = progress, so_far = history] {
+      write_checkpoint(folder.checkpoint(now.step), tensors, now, fingerprint(config));
+      folder.remove_old_checkpoints();
+      draw_curves(so_far, config.data.name + ", " + config.model.encoding.to_string(),
+                  folder.curves());
+    });
   });
-  folder.remove_old_checkpoints();
 }
 
 Trainer::Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test,

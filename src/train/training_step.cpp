@@ -1,12 +1,11 @@
 #include "sape2/train/training_step.h"
 
 #include "sape2/nn/vit.h"
+#include "sape2/ops/training.h"
 
-#include "train/loss.h"
+#include "train/step_runner.h"
 
 #include <ATen/ATen.h>
-
-#include <chrono>
 
 namespace sape2::train {
 namespace {
@@ -35,6 +34,18 @@ void add_group(io::NamedTensors& state, const std::string& group, const io::Name
   for (const auto& [name, tensor] : parts) state.emplace(group + name, tensor);
 }
 
+std::optional<WeightAverage> average_of(const at::Tensor& weights, const Recipe& recipe) {
+  if (recipe.ema_decay == 0) return std::nullopt;
+  return WeightAverage(weights, recipe.ema_decay);
+}
+
+at::Tensor value_of(const std::optional<WeightAverage>& average) {
+  return average ? average->value() : at::Tensor();
+}
+
+// Places whose times are taken: the start, then two for each piece of a batch, then the end.
+constexpr int64_t kMostMeasuredPieces = (StepRunner::kMostMarks - 2) / 2;
+
 }  // namespace
 
 TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed)
@@ -42,66 +53,120 @@ TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed)
       recipe_(recipe),
       seed_(seed),
       parameters_(model, compute_type(recipe)),
-      adam_(parameters_.weights(), parameters_.decayed(), adam_options(recipe)) {
+      average_(average_of(parameters_.weights(), recipe)),
+      adam_(parameters_.weights(), parameters_.decayed(), adam_options(recipe),
+            {.average = value_of(average_), .copy = parameters_.rounded_weights()}),
+      outcome_(at::zeros({2}, parameters_.weights().options())),
+      runner_(make_step_runner(parameters_.weights().device())) {
   model_.train();
-  if (recipe.ema_decay > 0) average_.emplace(parameters_.weights(), recipe.ema_decay);
+}
+
+TrainingStep::~TrainingStep() = default;
+
+double TrainingStep::Outcome::loss() const {
+  return numbers.select(0, 0).item<double>();
+}
+
+double TrainingStep::Outcome::gradient_norm() const {
+  return numbers.select(0, 1).item<double>();
 }
 
 TrainingStep::Outcome TrainingStep::run(const Batch& batch, double learning_rate, int64_t step) {
   at::manual_seed(mixed(seed_, static_cast<uint64_t>(step)));
-  elapsed();
-  Outcome outcome;
-  outcome.loss = accumulate_gradients(batch);
+  place(inputs_.images, batch.images);
+  place(inputs_.targets, batch.targets);
+  place(inputs_.depth_factors, model_.draw_depth(batch.images.size(0)));
+  place(inputs_.numbers,
+        adam_.numbers(step + 1, learning_rate, average_ ? average_->share(step) : 0));
+  runner_->run([this] { compute(); });
+  if (seconds_ != nullptr) add_seconds();
+  return {outcome_.clone()};
+}
+
+// Copies a value to where it is read from. On the CPU, where nothing is recorded, it stays its own.
+void TrainingStep::place(at::Tensor& home, const at::Tensor& value) {
+  const c10::Device device = parameters_.weights().device();
+  if (!value.defined() || device.is_cpu()) {
+    home = value;
+    return;
+  }
+  if (!home.defined() || home.sizes() != value.sizes()) {
+    home = at::empty(value.sizes(), value.options().device(device));
+    // Another batch size is another step to record.
+    runner_ = make_step_runner(device);
+  }
+  home.copy_(value.is_cpu() ? value.pin_memory() : value, /*non_blocking=*/true);
+}
+
+void TrainingStep::compute() {
+  mark(0);
+  const at::Tensor loss = accumulate_gradients();
   const at::NoGradGuard no_grad;
-  outcome.gradient_norm = norm_of(parameters_.gradients());
-  const at::Tensor scale = clip_factor(outcome.gradient_norm, recipe_.clip_norm);
-  adam_.step(parameters_.gradients(), learning_rate, scale);
-  parameters_.publish_weights();
-  if (average_) average_->update(parameters_.weights(), step);
-  if (seconds_ != nullptr) seconds_->optimizer += elapsed();
-  return outcome;
+  const at::Tensor norm = clipped_norm(parameters_.gradients(), recipe_.clip_norm);
+  adam_.step(parameters_.gradients(), norm.select(0, 1), inputs_.numbers);
+  outcome_.select(0, 0).copy_(loss);
+  outcome_.select(0, 1).copy_(norm.select(0, 0));
+  mark(StepRunner::kMostMarks - 1);
+}
+
+void TrainingStep::mark(int place) {
+  if (seconds_ != nullptr) runner_->mark(place);
 }
 
 // The mean loss of the batch; gradients are left in parameters_.
-at::Tensor TrainingStep::accumulate_gradients(const Batch& batch) {
-  parameters_.zero_gradients();
+at::Tensor TrainingStep::accumulate_gradients() {
+  parameters_.forget_gradients();
   const auto pieces = recipe_.accumulation;
-  const auto images = batch.images.chunk(pieces), targets = batch.targets.chunk(pieces);
-  const auto count = static_cast<double>(batch.images.size(0));
+  const auto images = inputs_.images.chunk(pieces), targets = inputs_.targets.chunk(pieces);
+  const bool skips = inputs_.depth_factors.defined();
+  const auto factors =
+      skips ? inputs_.depth_factors.chunk(pieces, 1) : std::vector<at::Tensor>(images.size());
+  const double share = 1 / static_cast<double>(inputs_.images.size(0));
   at::Tensor total;
   for (std::size_t i = 0; i < images.size(); ++i) {
-    const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()));
-    const at::Tensor loss = summed_cross_entropy(logits, targets[i]) / count;
-    if (seconds_ != nullptr) seconds_->forward += elapsed();
+    const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()),
+                                             skips ? factors[i].contiguous() : at::Tensor());
+    const at::Tensor loss = ops::soft_cross_entropy(logits, targets[i], share);
+    const int place = static_cast<int>(2 * std::min<std::size_t>(i, kMostMeasuredPieces - 1));
+    mark(place + 1);
     loss.backward();
     parameters_.collect_gradients();
+    mark(place + 2);
     total = total.defined() ? total + loss.detach() : loss.detach();
-    if (seconds_ != nullptr) seconds_->backward += elapsed();
   }
   return total;
 }
 
-// Seconds since it was last asked; 0 unless time is measured.
-double TrainingStep::elapsed() {
-  if (seconds_ == nullptr) return 0;
-  if (!parameters_.weights().is_cpu()) parameters_.weights().select(0, 0).item<float>();
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  const double before = mark_;
-  mark_ = std::chrono::duration<double>(now).count();
-  return mark_ - before;
+void TrainingStep::add_seconds() {
+  const auto pieces = static_cast<int>(std::min(recipe_.accumulation, kMostMeasuredPieces));
+  for (int piece = 0; piece < pieces; ++piece) {
+    seconds_->forward += runner_->seconds(2 * piece, 2 * piece + 1);
+    seconds_->backward += runner_->seconds(2 * piece + 1, 2 * piece + 2);
+  }
+  seconds_->optimizer += runner_->seconds(2 * pieces, StepRunner::kMostMarks - 1);
 }
 
-io::NamedTensors TrainingStep::state() const {
+// By name, each flat tensor as `map` gives it.
+template <typename Map>
+io::NamedTensors TrainingStep::named_state(const Map& map) const {
   io::NamedTensors state;
-  add_group(state, "weights.", parameters_.views(parameters_.weights()));
-  add_group(state, "mean.", parameters_.views(adam_.mean()));
-  add_group(state, "square.", parameters_.views(adam_.square()));
-  if (average_) add_group(state, "average.", parameters_.views(average_->value()));
+  add_group(state, "weights.", parameters_.views(map(parameters_.weights())));
+  add_group(state, "mean.", parameters_.views(map(adam_.mean())));
+  add_group(state, "square.", parameters_.views(map(adam_.square())));
+  if (average_) add_group(state, "average.", parameters_.views(map(average_->value())));
   return state;
 }
 
-void TrainingStep::restored(int64_t steps_done) {
-  adam_.set_steps_done(steps_done);
+io::NamedTensors TrainingStep::state() const {
+  return named_state([](const at::Tensor& flat) { return flat; });
+}
+
+io::NamedTensors TrainingStep::snapshot() const {
+  return named_state(
+      [](const at::Tensor& flat) { return flat.is_cpu() ? flat.clone() : flat.cpu(); });
+}
+
+void TrainingStep::restored() {
   parameters_.publish_weights();
 }
 

@@ -9,10 +9,9 @@ namespace sape2::train {
 WeightAverage::WeightAverage(const at::Tensor& weights, double decay)
     : value_(weights.clone()), decay_(decay) {}
 
-void WeightAverage::update(const at::Tensor& weights, int64_t step) {
+double WeightAverage::share(int64_t step) const {
   const auto count = static_cast<double>(step);
-  const double decay = std::min(decay_, (1 + count) / (10 + count));
-  value_.lerp_(weights, 1 - decay);
+  return 1 - std::min(decay_, (1 + count) / (10 + count));
 }
 
 }  // namespace sape2::train

@@ -3,6 +3,7 @@
 #include "sape2/data/shapes.h"
 
 #include "io/error_text.h"
+#include "support/gpu.h"
 
 #include <ATen/ATen.h>
 
@@ -40,6 +41,31 @@ void expect_same(const Batch& a, const Batch& b) {
   EXPECT_TRUE(a.targets.equal(b.targets));
   EXPECT_TRUE(a.labels.equal(b.labels));
   EXPECT_TRUE(a.indices.equal(b.indices));
+}
+
+// Every operation, size and option: the fused kernel makes the CPU's images, bit for bit.
+TEST(Loader, AGpuMakesTheSameBatches) {
+  SAPE2_NEEDS_GPU();
+  LoaderOptions rand = recipe();
+  rand.augment.policy = Policy::rand_augment;
+  rand.augment.rand_operations = 3;
+  rand.augment.mix = {};
+  rand.repeats = 3;
+  for (LoaderOptions options : {recipe(), rand, LoaderOptions{.batch_size = 20}}) {
+    Loader on_cpu(shapes(400), options);
+    options.device = at::kCUDA;
+    Loader on_gpu(shapes(400), options);
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      on_cpu.start(epoch);
+      on_gpu.start(epoch);
+      while (auto batch = on_gpu.next()) {
+        batch->images = batch->images.cpu();
+        batch->targets = batch->targets.cpu();
+        batch->labels = batch->labels.cpu();
+        expect_same(*batch, *on_cpu.next());
+      }
+    }
+  }
 }
 
 TEST(Loader, GivesEveryImageOnceAnEpoch) {

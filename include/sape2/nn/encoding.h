@@ -28,12 +28,14 @@ using AttentionWatcher =
 struct ForwardPass {
   /// The grid of this pass.
   ops::Grid grid;
-  /// Whether dropout and stochastic depth act.
+  /// Whether dropout acts.
   bool training = false;
   /// What one layer hands to the next; LaPE's positions.
   at::Tensor carried = {};
   /// Who looks on, or nobody.
   AttentionWatcher watcher = {};
+  /// Stochastic depth: factors on what each branch adds, `[2·depth, B]`; undefined: all 1.
+  at::Tensor depth_factors = {};
 };
 
 /// The part of an encoding that acts in one layer. By itself: attention that knows no positions.

@@ -24,7 +24,7 @@ struct Evaluation {
 };
 
 struct EvaluateOptions {
-  int64_t batch_size = 256;
+  int64_t batch_size = 0;  ///< 0: 256 on a CPU, 2048 on a GPU
 };
 
 /// Runs a model over a whole data set on the model's device, with the model's own normalisation, at

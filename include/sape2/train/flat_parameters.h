@@ -15,7 +15,7 @@ class ViT;
 namespace sape2::train {
 
 /// All parameters of a model in one block of memory, so that the optimiser, clipping and averaging
-/// are a few passes over one array on every device. Parameters become views of it; gradients too.
+/// are a few passes over one array on every device. Parameters become views of it.
 ///
 /// In bfloat16 the model computes with rounded copies of its linear layers and norms; the block
 /// keeps the float32 master weights. Parameters of position encodings are small, sensitive and
@@ -34,10 +34,13 @@ class FlatParameters {
   int64_t size() const { return weights_.numel(); }
   at::ScalarType compute_type() const { return compute_type_; }
 
-  void zero_gradients();
-  /// After each backward pass: brings gradients of rounded copies into gradients().
+  /// Before the first backward pass of a step: forgets all gradients.
+  void forget_gradients();
+  /// After each backward pass: adds the parameters' gradients to gradients().
   void collect_gradients();
-  /// After each change of weights(): rounds the copies anew.
+  /// The rounded copies of the leading weights, which must follow them; undefined in float32.
+  const at::Tensor& rounded_weights() const { return rounded_weights_; }
+  /// After a change of weights() by anyone but the optimiser: rounds the copies anew.
   void publish_weights();
 
   /// Zeros laid out as the weights are.
@@ -58,7 +61,8 @@ class FlatParameters {
   int64_t decayed_ = 0;
   int64_t rounded_ = 0;  // leading elements that have rounded copies
   at::Tensor weights_, gradients_;
-  at::Tensor rounded_weights_, rounded_gradients_;  // (rounded_), bfloat16 only
+  at::Tensor rounded_weights_;  // (rounded_), bfloat16 only
+  bool collected_ = false;      // gradients_ holds some of this step
 };
 
 /// Copies weights, given by name, into a model of the same configuration.

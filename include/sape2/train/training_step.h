@@ -7,9 +7,12 @@
 #include "sape2/train/weight_average.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 namespace sape2::train {
+
+class StepRunner;
 
 /// Seconds spent in the parts of a step, summed over steps.
 struct PhaseSeconds {
@@ -18,16 +21,21 @@ struct PhaseSeconds {
   double optimizer = 0;
 };
 
-/// A model in training: its weights, the optimiser's state and the average of weights.
+/// A model in training: its weights, the optimiser's state and the average of weights. On an NVIDIA
+/// GPU the whole step is recorded as a CUDA graph after a few runs.
 class TrainingStep {
  public:
   /// `model` must be on its device already and outlive this object.
   TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed);
+  ~TrainingStep();
 
-  /// Both 0-dim and on the device, so that nothing waits for a GPU.
+  /// What a step leaves: `[loss, norm of the gradient]`, float32 on the device, so that nothing
+  /// waits for a GPU.
   struct Outcome {
-    at::Tensor loss;
-    at::Tensor gradient_norm;
+    at::Tensor numbers;
+
+    double loss() const;
+    double gradient_norm() const;
   };
 
   /// Forward, backward and update. `step` counts from 0 over the whole training and, with the seed,
@@ -37,27 +45,44 @@ class TrainingStep {
   /// Everything that changes from step to step, by name: weights, Adam's mean and square, the
   /// average. Changing the tensors changes this object, once restored() is called.
   io::NamedTensors state() const;
-  void restored(int64_t steps_done);
+  void restored();
+
+  /// A copy of the state in host memory, which later steps leave alone.
+  io::NamedTensors snapshot() const;
 
   /// What is evaluated and saved: the average where there is one.
   io::NamedTensors weights_to_keep() const;
   bool averages() const { return average_.has_value(); }
 
-  /// Adds up seconds from now on; waits for the GPU at each part.
+  /// Adds up seconds; to be called before the first step. Waits for the GPU after each step.
   void measure(PhaseSeconds* seconds) { seconds_ = seconds; }
 
  private:
-  at::Tensor accumulate_gradients(const Batch& batch);
-  double elapsed();
+  // What changes from step to step, where a recorded step finds it.
+  struct Inputs {
+    at::Tensor images, targets;
+    at::Tensor depth_factors;  // undefined: no stochastic depth
+    at::Tensor numbers;        // the optimiser's
+  };
+
+  template <typename Map>
+  io::NamedTensors named_state(const Map& map) const;
+  void place(at::Tensor& home, const at::Tensor& value);
+  void compute();
+  void mark(int place);
+  at::Tensor accumulate_gradients();
+  void add_seconds();
 
   nn::ViT& model_;
   Recipe recipe_;
   uint64_t seed_;
   FlatParameters parameters_;
-  Adam adam_;
   std::optional<WeightAverage> average_;
+  Adam adam_;
+  Inputs inputs_;
+  at::Tensor outcome_;
+  std::unique_ptr<StepRunner> runner_;
   PhaseSeconds* seconds_ = nullptr;
-  double mark_ = 0;
 };
 
 }  // namespace sape2::train

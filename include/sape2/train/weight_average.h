@@ -12,8 +12,8 @@ class WeightAverage {
  public:
   WeightAverage(const at::Tensor& weights, double decay);
 
-  /// After the optimiser's step number `step`, counted from 0.
-  void update(const at::Tensor& weights, int64_t step);
+  /// How far it moves towards the weights after the optimiser's step number `step`, from 0.
+  double share(int64_t step) const;
 
   const at::Tensor& value() const { return value_; }
 

@@ -1,11 +1,19 @@
 #include "sape2/data/augment.h"
 #include "sape2/data/random.h"
 
-#include "data/augment/upload.h"
+#include "data/augment/draws.h"
 
 #include <ATen/ATen.h>
 
 namespace sape2::data {
+
+CropDraw draw_crop(std::int64_t padding, double flip_probability, const BatchKey& key,
+                   std::int64_t image) {
+  Draws crop(key.seed, key.epoch, key.first + image, Purpose::crop);
+  const std::int64_t top = crop.between(0, 2 * padding), left = crop.between(0, 2 * padding);
+  return {top, left,
+          Draws(key.seed, key.epoch, key.first + image, Purpose::flip).chance(flip_probability)};
+}
 
 at::Tensor random_crop_and_flip(const at::Tensor& images, std::int64_t padding,
                                 double flip_probability, const BatchKey& key) {
@@ -17,10 +25,7 @@ at::Tensor random_crop_and_flip(const at::Tensor& images, std::int64_t padding,
   rows.reserve(batch * height);
   columns.reserve(batch * width);
   for (std::int64_t i = 0; i < batch; ++i) {
-    Draws crop(key.seed, key.epoch, key.first + i, Purpose::crop);
-    const std::int64_t top = crop.between(0, 2 * padding), left = crop.between(0, 2 * padding);
-    const bool flip =
-        Draws(key.seed, key.epoch, key.first + i, Purpose::flip).chance(flip_probability);
+    const auto [top, left, flip] = draw_crop(padding, flip_probability, key, i);
     for (std::int64_t y = 0; y < height; ++y) rows.push_back((top + y) * padded_width);
     for (std::int64_t x = 0; x < width; ++x) {
       columns.push_back(left + (flip ? width - 1 - x : x));

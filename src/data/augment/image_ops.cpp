@@ -1,7 +1,7 @@
 #include "sape2/data/augment.h"
 #include "sape2/error.h"
 
-#include "data/augment/upload.h"
+#include "data/augment/draws.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -26,10 +26,9 @@ at::Tensor to_bytes(const at::Tensor& values) {
 }
 
 // One whole number a call, as [n, 1, 1, 1] to be spread over the image.
-template <typename ValueOf>
-at::Tensor per_image(const Calls& calls, at::Device device, at::ScalarType type, ValueOf value_of) {
+at::Tensor per_image(const Calls& calls, at::Device device, at::ScalarType type) {
   std::vector<std::int64_t> values;
-  for (const ImageOpCall& call : calls) values.push_back(value_of(call.value));
+  for (const ImageOpCall& call : calls) values.push_back(whole_numbers(call, {})[0]);
   return upload(values, {static_cast<std::int64_t>(calls.size()), 1, 1, 1}, device).to(type);
 }
 
@@ -59,10 +58,8 @@ at::Tensor move_pixels(const at::Tensor& images, const Calls& calls) {
   const std::int64_t count = images.size(0), height = images.size(2), width = images.size(3);
   std::array<std::vector<std::int64_t>, 6> coefficients;
   for (const ImageOpCall& call : calls) {
-    const Affine affine = affine_of(call, static_cast<double>(height), static_cast<double>(width));
-    for (std::size_t k = 0; k < affine.size(); ++k) {
-      coefficients[k].push_back(std::llround(affine[k] * kFixedOne));
-    }
+    const auto numbers = whole_numbers(call, {height, width});
+    for (std::size_t k = 0; k < numbers.size(); ++k) coefficients[k].push_back(numbers[k]);
   }
   const at::Device device = images.device();
   const auto options = at::TensorOptions().dtype(at::kLong).device(device);
@@ -125,24 +122,19 @@ at::Tensor degenerate(ImageOp op, const at::Tensor& images) {
 }
 
 at::Tensor enhance(ImageOp op, const at::Tensor& images, const Calls& calls) {
-  const at::Tensor factor = per_image(calls, images.device(), at::kInt,
-                                      [](double value) { return std::llround(value * kFixedOne); });
+  const at::Tensor factor = per_image(calls, images.device(), at::kInt);
   const at::Tensor base = degenerate(op, images);
   const at::Tensor change = (images.to(at::kInt) - base) * factor;
   return to_bytes(change.bitwise_right_shift(kFixedBits) + base);
 }
 
 at::Tensor posterize(const at::Tensor& images, const Calls& calls) {
-  const at::Tensor kept = per_image(calls, images.device(), at::kByte, [](double bits) {
-    return 0xFF & ~(0xFF >> std::llround(bits));
-  });
+  const at::Tensor kept = per_image(calls, images.device(), at::kByte);
   return images.bitwise_and(kept);
 }
 
 at::Tensor solarize(const at::Tensor& images, const Calls& calls) {
-  const at::Tensor threshold = per_image(calls, images.device(), at::kInt, [](double value) {
-    return static_cast<std::int64_t>(std::ceil(value));
-  });
+  const at::Tensor threshold = per_image(calls, images.device(), at::kInt);
   return at::where(images.to(at::kInt).lt(threshold), images, images.bitwise_not());
 }
 
@@ -208,6 +200,32 @@ at::Tensor apply_family(ImageOp family, const at::Tensor& images, const Calls& c
 
 }  // namespace
 
+std::array<std::int64_t, 6> whole_numbers(const ImageOpCall& call, ImageSize size) {
+  switch (call.op) {
+    case ImageOp::shear_x:
+    case ImageOp::shear_y:
+    case ImageOp::translate_x:
+    case ImageOp::translate_y:
+    case ImageOp::rotate: {
+      std::array<std::int64_t, 6> numbers{};
+      const Affine affine =
+          affine_of(call, static_cast<double>(size.height), static_cast<double>(size.width));
+      for (std::size_t k = 0; k < affine.size(); ++k) {
+        numbers[k] = std::llround(affine[k] * kFixedOne);
+      }
+      return numbers;
+    }
+    case ImageOp::posterize:
+      return {0xFF & ~(0xFF >> std::llround(call.value))};
+    case ImageOp::solarize:
+      return {static_cast<std::int64_t>(std::ceil(call.value))};
+    case ImageOp::invert:
+      return {0};  // solarize from 0 on
+    default:
+      return {std::llround(call.value * kFixedOne)};
+  }
+}
+
 at::Tensor apply_image_ops(const at::Tensor& images, const std::vector<ImageOpCall>& calls) {
   if (static_cast<std::int64_t>(calls.size()) != images.size(0)) {
     throw Error(fmt::format("apply_image_ops: {} operations for {} images, expected one each",
@@ -218,10 +236,8 @@ at::Tensor apply_image_ops(const at::Tensor& images, const std::vector<ImageOpCa
   std::array<Calls, kOps> member_calls;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto family = static_cast<std::size_t>(family_of(calls[i].op));
-    ImageOpCall call = calls[i];
-    if (call.op == ImageOp::invert) call.value = 0;  // solarize from 0 on
     members[family].push_back(static_cast<std::int64_t>(i));
-    member_calls[family].push_back(call);
+    member_calls[family].push_back(calls[i]);
   }
   at::Tensor result = images.clone();
   for (std::size_t family = 0; family < kOps; ++family) {

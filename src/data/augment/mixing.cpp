@@ -1,7 +1,7 @@
 #include "sape2/data/augment.h"
 #include "sape2/data/random.h"
 
-#include "data/augment/upload.h"
+#include "data/augment/draws.h"
 
 #include <ATen/ATen.h>
 
@@ -35,17 +35,32 @@ void draw_erased_box(Boxes& boxes, Draws draws, double probability, std::int64_t
   boxes.add(0, 0, 0, 0);
 }
 
-// What each image of a batch keeps: a share of every pixel (MixUp), or all outside of a box
-// (CutMix).
-struct Shares {
-  std::vector<float> of_pixels;  // outside of the box
-  std::vector<float> of_targets;
-  Boxes boxes;  // taken from the partner whole
-};
+// Each image's own share and the rest of its partner; no step is fused, so devices agree.
+at::Tensor blended(const at::Tensor& own, const at::Tensor& partners, const at::Tensor& share) {
+  at::Tensor rest = own.index_select(0, partners).mul_(1 - share);
+  return rest.add_(own * share);
+}
 
-Shares draw_shares(std::int64_t batch, std::int64_t height, std::int64_t width,
-                   const MixOptions& options, const BatchKey& key) {
-  Shares shares;
+}  // namespace
+
+Boxes draw_erased(std::int64_t batch, ImageSize size, double probability, const BatchKey& key) {
+  Boxes boxes;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    draw_erased_box(boxes, Draws(key.seed, key.epoch, key.first + i, Purpose::erase), probability,
+                    size.height, size.width);
+  }
+  return boxes;
+}
+
+bool mixes(const MixOptions& options) {
+  return options.probability > 0 && (options.mixup > 0 || options.cutmix > 0);
+}
+
+MixDraws draw_mix(std::int64_t batch, ImageSize size, const MixOptions& options,
+                  const BatchKey& key) {
+  const auto [height, width] = size;
+  MixDraws shares;
+  shares.partners = shuffled(batch, Draws(key.seed, key.epoch, key.first, Purpose::partner));
   for (std::int64_t i = 0; i < batch; ++i) {
     Draws draws(key.seed, key.epoch, key.first + i, Purpose::mix);
     const bool mixed = draws.chance(options.probability);
@@ -74,22 +89,10 @@ Shares draw_shares(std::int64_t batch, std::int64_t height, std::int64_t width,
   return shares;
 }
 
-// Each image's own share and the rest of its partner; no step is fused, so devices agree.
-at::Tensor blended(const at::Tensor& own, const at::Tensor& partners, const at::Tensor& share) {
-  at::Tensor rest = own.index_select(0, partners).mul_(1 - share);
-  return rest.add_(own * share);
-}
-
-}  // namespace
-
 at::Tensor random_erase(const at::Tensor& images, double probability, const BatchKey& key) {
   if (probability <= 0) return images;
   const std::int64_t height = images.size(2), width = images.size(3);
-  Boxes boxes;
-  for (std::int64_t i = 0; i < images.size(0); ++i) {
-    draw_erased_box(boxes, Draws(key.seed, key.epoch, key.first + i, Purpose::erase), probability,
-                    height, width);
-  }
+  const Boxes boxes = draw_erased(images.size(0), {height, width}, probability, key);
   return images.masked_fill(boxes.mask(height, width, images.device()), 0);
 }
 
@@ -102,13 +105,11 @@ at::Tensor smooth_targets(const at::Tensor& labels, std::int64_t classes, double
 
 MixedBatch mix(const at::Tensor& images, const at::Tensor& targets, const MixOptions& options,
                const BatchKey& key) {
-  const bool off = options.probability <= 0 || (options.mixup <= 0 && options.cutmix <= 0);
-  if (off || images.size(0) == 0) return {images, targets};
+  if (!mixes(options) || images.size(0) == 0) return {images, targets};
   const std::int64_t batch = images.size(0), height = images.size(2), width = images.size(3);
   const at::Device device = images.device();
-  const Shares shares = draw_shares(batch, height, width, options, key);
-  const at::Tensor partner = upload(
-      shuffled(batch, Draws(key.seed, key.epoch, key.first, Purpose::partner)), {batch}, device);
+  const MixDraws shares = draw_mix(batch, {height, width}, options, key);
+  const at::Tensor partner = upload(shares.partners, {batch}, device);
   const at::Tensor of_pixels = upload(shares.of_pixels, {batch, 1, 1, 1}, device)
                                    .masked_fill(shares.boxes.mask(height, width, device), 0);
   const at::Tensor of_targets = upload(shares.of_targets, {batch, 1}, device);

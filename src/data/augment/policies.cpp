@@ -1,6 +1,8 @@
 #include "sape2/data/augment.h"
 #include "sape2/data/random.h"
 
+#include "data/augment/draws.h"
+
 #include <array>
 #include <cmath>
 
@@ -51,19 +53,19 @@ constexpr std::array<ImageOp, 14> kRandAugmentOps{
 constexpr double kRandAugmentLevels = 30;
 
 // The strength of an operation, from none (0) to the strongest in the papers (1).
-double value_of(ImageOp op, double strength, bool negative, const at::Tensor& images) {
+double value_of(ImageOp op, double strength, bool negative, ImageSize size) {
   const double sign = negative ? -1 : 1;
-  const auto shift = [&](std::int64_t axis) {
-    return sign * std::trunc(150.0 / 331 * static_cast<double>(images.size(axis)) * strength);
+  const auto shift = [&](std::int64_t length) {
+    return sign * std::trunc(150.0 / 331 * static_cast<double>(length) * strength);
   };
   switch (op) {
     case shear_x:
     case shear_y:
       return sign * 0.3 * strength;
     case translate_x:
-      return shift(3);
+      return shift(size.width);
     case translate_y:
-      return shift(2);
+      return shift(size.height);
     case rotate:
       return sign * 30 * strength;
     case brightness:
@@ -82,41 +84,55 @@ double value_of(ImageOp op, double strength, bool negative, const at::Tensor& im
 
 }  // namespace
 
-at::Tensor auto_augment(const at::Tensor& images, const BatchKey& key) {
-  const auto batch = static_cast<std::size_t>(images.size(0));
-  std::array<std::vector<ImageOpCall>, 2> calls{std::vector<ImageOpCall>(batch),
-                                                std::vector<ImageOpCall>(batch)};
-  for (std::size_t i = 0; i < batch; ++i) {
+OperationDraws draw_auto_augment(std::int64_t batch, ImageSize size, const BatchKey& key) {
+  const auto count = static_cast<std::size_t>(batch);
+  OperationDraws calls(2, std::vector<ImageOpCall>(count));
+  for (std::size_t i = 0; i < count; ++i) {
     Draws draws(key.seed, key.epoch, key.first + i, Purpose::auto_augment);
     const auto& policy = kCifar10Policy[draws.below(kCifar10Policy.size())];
     for (std::size_t k = 0; k < policy.size(); ++k) {
       const bool used = draws.chance(policy[k].probability), negative = draws.chance(0.5);
       if (!used) continue;
-      calls[k][i] = {policy[k].op, value_of(policy[k].op, policy[k].level / kAutoAugmentLevels,
-                                            negative, images)};
+      calls[k][i] = {policy[k].op,
+                     value_of(policy[k].op, policy[k].level / kAutoAugmentLevels, negative, size)};
     }
   }
-  return apply_image_ops(apply_image_ops(images, calls[0]), calls[1]);
+  return calls;
+}
+
+OperationDraws draw_rand_augment(std::int64_t batch, ImageSize size, std::int64_t operations,
+                                 std::int64_t magnitude, const BatchKey& key) {
+  const auto count = static_cast<std::size_t>(batch);
+  OperationDraws calls(static_cast<std::size_t>(operations), std::vector<ImageOpCall>(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    Draws draws(key.seed, key.epoch, key.first + i, Purpose::rand_augment);
+    for (auto& call : calls) {
+      const ImageOp op = kRandAugmentOps[draws.below(kRandAugmentOps.size())];
+      const bool negative = draws.chance(0.5);
+      call[i] = {op,
+                 value_of(op, static_cast<double>(magnitude) / kRandAugmentLevels, negative, size)};
+    }
+  }
+  return calls;
+}
+
+namespace {
+
+at::Tensor applied(const OperationDraws& calls, at::Tensor images) {
+  for (const auto& call : calls) images = apply_image_ops(images, call);
+  return images;
+}
+
+}  // namespace
+
+at::Tensor auto_augment(const at::Tensor& images, const BatchKey& key) {
+  return applied(draw_auto_augment(images.size(0), {images.size(2), images.size(3)}, key), images);
 }
 
 at::Tensor rand_augment(const at::Tensor& images, std::int64_t operations, std::int64_t magnitude,
                         const BatchKey& key) {
-  at::Tensor result = images;
-  std::vector<ImageOpCall> calls(static_cast<std::size_t>(images.size(0)));
-  std::vector<Draws> draws;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    draws.emplace_back(key.seed, key.epoch, key.first + i, Purpose::rand_augment);
-  }
-  for (std::int64_t k = 0; k < operations; ++k) {
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      const ImageOp op = kRandAugmentOps[draws[i].below(kRandAugmentOps.size())];
-      const bool negative = draws[i].chance(0.5);
-      calls[i] = {
-          op, value_of(op, static_cast<double>(magnitude) / kRandAugmentLevels, negative, images)};
-    }
-    result = apply_image_ops(result, calls);
-  }
-  return result;
+  const ImageSize size{images.size(2), images.size(3)};
+  return applied(draw_rand_augment(images.size(0), size, operations, magnitude, key), images);
 }
 
 }  // namespace sape2::data

@@ -19,8 +19,8 @@ class RpeLayer : public LayerEncoding {
     const at::Tensor x = by_offset(rx_, grid.cols);  // (h, cols, cols)
     const at::Tensor y = by_offset(ry_, grid.rows);  // (h, rows, rows)
     // Patch (y, x) is number y·cols + x: x's vectors repeat as a block, y's one by one.
-    const at::Tensor zx = x.repeat({1, grid.rows, 1});
-    const at::Tensor zy = y.repeat_interleave(grid.cols, 1);
+    const at::Tensor zx = x.repeat({1, grid.rows, 1}).to(q.scalar_type());
+    const at::Tensor zy = y.repeat_interleave(grid.cols, 1).to(q.scalar_type());
     const int64_t images = q.size(0);
     return ops::axial_attention(q, k, v, zx.unsqueeze(0).expand({images, -1, -1, -1}),
                                 zy.unsqueeze(0).expand({images, -1, -1, -1}), grid,

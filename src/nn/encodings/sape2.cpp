@@ -73,11 +73,14 @@ class Sape2Layer : public LayerEncoding {
   at::Tensor gate_offset(const at::Tensor& q) const {
     if (beta_.defined()) return beta_;
     if (spec_.choice("gates") == "open") return scalar(std::numeric_limits<double>::infinity(), q);
-    return scalar(*spec_.number("gate-offset"), q);
+    const double offset = *spec_.number("gate-offset");
+    return offset == 0 ? at::Tensor() : scalar(offset, q);  // 0 is what undefined means
   }
 
   at::Tensor gain(const at::Tensor& q) const {
-    return gain_.defined() ? gain_ : scalar(*spec_.number("gain"), q);
+    if (gain_.defined()) return gain_;
+    const double gain = *spec_.number("gain");
+    return gain == 1 ? at::Tensor() : scalar(gain, q);  // 1 is what undefined means
   }
 
   double root() const { return std::sqrt(static_cast<double>(shape_.head_size())); }

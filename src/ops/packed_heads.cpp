@@ -1,0 +1,46 @@
+#include "ops/packed_heads.h"
+
+namespace sape2::ops {
+
+bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (!q.defined() || !k.defined() || !v.defined() || q.dim() != 4) return false;
+  if (q.sizes() != k.sizes() || q.sizes() != v.sizes()) return false;
+  const int64_t tokens = q.size(2), head_size = q.size(3), width = q.size(1) * head_size;
+  const std::vector<int64_t> strides{tokens * 3 * width, head_size, 3 * width, 1};
+  const auto third = [&](const at::Tensor& tensor, int64_t number) {
+    return tensor.strides() == at::IntArrayRef(strides) &&
+           tensor.storage_offset() == q.storage_offset() + number * width &&
+           tensor.scalar_type() == q.scalar_type() && tensor.is_alias_of(q);
+  };
+  return third(q, 0) && third(k, 1) && third(v, 2);
+}
+
+std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads) {
+  const int64_t head_size = packed.size(2) / (3 * heads);
+  const at::Tensor split = packed.view({packed.size(0), packed.size(1), 3, heads, head_size})
+                               .permute({2, 0, 3, 1, 4});  // (3, B, h, N, d)
+  return {split.select(0, 0), split.select(0, 1), split.select(0, 2)};
+}
+
+at::Tensor packed_whole(const at::Tensor& q) {
+  const int64_t tokens = q.size(2), width = 3 * q.size(1) * q.size(3);
+  return q.as_strided({q.size(0), tokens, width}, {tokens * width, width, 1}, q.storage_offset());
+}
+
+at::Tensor empty_output(const at::Tensor& q) {
+  const bool by_token = q.stride(3) == 1 && q.stride(1) >= q.size(3) && q.stride(1) < q.stride(2);
+  if (!by_token) return at::empty(q.sizes(), q.options());
+  return at::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, q.options()).transpose(1, 2);
+}
+
+std::array<at::Tensor, 3> empty_like_heads(const at::Tensor& q, const at::Tensor& k,
+                                           const at::Tensor& v) {
+  if (are_packed(q, k, v)) {
+    return thirds(at::empty({q.size(0), q.size(2), 3 * q.size(1) * q.size(3)}, q.options()),
+                  q.size(1));
+  }
+  return {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+          at::empty(v.sizes(), v.options())};
+}
+
+}  // namespace sape2::ops

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+/// q, k and v as the thirds of one tensor [B, N, 3·h·d], the way a projection makes them.
+namespace sape2::ops {
+
+/// Whether three tensors [B, h, N, d] are such thirds, q first.
+bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+/// The thirds of a tensor.
+std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads);
+
+/// The tensor whose thirds these are.
+at::Tensor packed_whole(const at::Tensor& q);
+
+/// A new tensor [B, h, N, d] for what an attention gives: a token's heads side by side where q has
+/// them so, otherwise contiguous.
+at::Tensor empty_output(const at::Tensor& q);
+
+/// Three new tensors laid out as q, k and v are: packed where they are, otherwise contiguous.
+std::array<at::Tensor, 3> empty_like_heads(const at::Tensor& q, const at::Tensor& k,
+                                           const at::Tensor& v);
+
+}  // namespace sape2::ops

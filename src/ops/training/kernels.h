@@ -1,0 +1,45 @@
+#pragma once
+
+#include "sape2/ops/training.h"
+
+/// The fused kernels on tensors, without autograd. Where there are none, nothing calls these.
+namespace sape2::ops::fused {
+
+/// Whether this build has them.
+bool available();
+
+struct NormArguments {
+  at::Tensor x;  // (B, N, D)
+  Branch branch;
+  at::Tensor weight, bias;
+  double epsilon = 0;
+};
+
+struct Normed {
+  at::Tensor sum;  // x itself where there is no branch
+  at::Tensor normed;
+  at::Tensor statistics;
+};
+Normed add_and_norm(const NormArguments& a);
+
+struct NormGradients {
+  at::Tensor x, branch, branch_bias, weight, bias;
+};
+/// `dsum` may be undefined.
+NormGradients add_and_norm_backward(const NormArguments& a, const at::Tensor& sum,
+                                    const at::Tensor& statistics, const at::Tensor& dsum,
+                                    const at::Tensor& dnormed);
+
+at::Tensor gelu(const at::Tensor& x, const at::Tensor& bias);
+/// Of x and of the bias.
+std::pair<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& x, const at::Tensor& bias,
+                                                const at::Tensor& dout);
+
+/// (D), the sums over all axes but the last.
+at::Tensor column_sums(const at::Tensor& x);
+
+/// The loss, and its derivative by the logits.
+std::pair<at::Tensor, at::Tensor> cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
+                                                double scale);
+
+}  // namespace sape2::ops::fused

@@ -1,0 +1,189 @@
+#include "sape2/ops/training.h"
+
+#include "sape2/ops/ops.h"
+
+#include "support/gpu.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace sape2::ops {
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+using Function = std::function<Tensors(const Tensors&)>;
+
+Tensor numbers(at::IntArrayRef shape, int seed, double spread = 1) {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  const Tensor index = at::arange(count, at::kDouble);
+  return ((index * (1.7 + 0.31 * seed) + seed).sin() * 12345.678).frac().view(shape) * spread;
+}
+
+/// Outputs and gradients of a function in one type on one device; the loss weighs every output.
+Tensors outputs_and_gradients(const Function& function, const Tensors& inputs, at::ScalarType type,
+                              at::Device device) {
+  Tensors leaves;
+  for (const Tensor& input : inputs)
+    leaves.push_back(input.defined() ? input.to(device, type).requires_grad_() : Tensor());
+  Tensors results = function(leaves);
+  Tensor loss = at::zeros({}, at::device(device).dtype(at::kDouble));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Tensor weight = numbers(results[i].sizes(), 90 + static_cast<int>(i));
+    loss = loss + (results[i].to(at::kDouble) * weight.to(device)).sum();
+  }
+  loss.backward();
+  for (Tensor& result : results) result = result.detach();
+  for (const Tensor& leaf : leaves)
+    if (leaf.defined() && leaf.grad().defined()) results.push_back(leaf.grad());
+  for (Tensor& result : results) result = result.to(at::kCPU, at::kDouble);
+  return results;
+}
+
+/// The error against float64 is at most twice that of the formula in the same type.
+void expect_within_twice_the_formula(const Function& function, const Tensors& inputs,
+                                     at::ScalarType type, at::Device device) {
+  const Tensors fused = outputs_and_gradients(function, inputs, type, device);
+  Tensors plain, exact;
+  {
+    const ReferenceGuard formula;
+    plain = outputs_and_gradients(function, inputs, type, device);
+    Tensors rounded;
+    for (const Tensor& input : inputs)
+      rounded.push_back(input.defined() ? input.to(type).to(at::kDouble) : Tensor());
+    exact = outputs_and_gradients(function, rounded, at::kDouble, device);
+  }
+  ASSERT_EQ(fused.size(), exact.size());
+  const double slack = type == at::kFloat ? 1e-6 : 1e-3;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const double size = exact[i].norm().item<double>();
+    const double error = (fused[i] - exact[i]).norm().item<double>();
+    const double formula = (plain[i] - exact[i]).norm().item<double>();
+    EXPECT_LE(error, 2 * formula + slack * size) << "result " << i << ", formula " << formula;
+  }
+}
+
+void check_everywhere(const Function& function, const Tensors& inputs) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    expect_within_twice_the_formula(function, inputs, type, at::kCPU);
+    if (test::has_gpu()) expect_within_twice_the_formula(function, inputs, type, at::kCUDA);
+  }
+}
+
+struct Shape {
+  int64_t images, tokens, width;
+};
+constexpr Shape kShapes[] = {{3, 5, 24},   {2, 64, 192}, {9, 65, 384}, {1, 7, 768},
+                             {2, 3, 1024}, {1, 1, 4},    {5, 2, 30}};
+
+TEST(AddAndNorm, FollowsTheFormula) {
+  for (const auto& [images, tokens, width] : kShapes) {
+    for (const bool with_bias : {false, true}) {
+      for (const bool with_factor : {false, true}) {
+        const Tensor factor = (numbers({images}, 8).abs() + 0.5).to(at::kFloat);
+        const Function function = [&](const Tensors& in) -> Tensors {
+          const Branch branch{in[1], in[2], with_factor ? factor.to(in[0].device()) : Tensor()};
+          const auto [sum, normed] = add_and_norm(in[0], branch, in[3], in[4], 1e-6);
+          return {sum, normed};
+        };
+        check_everywhere(
+            function, {numbers({images, tokens, width}, 1, 2), numbers({images, tokens, width}, 2),
+                       with_bias ? numbers({width}, 3) : Tensor(), numbers({width}, 4) + 1,
+                       numbers({width}, 5)});
+      }
+    }
+  }
+}
+
+TEST(AddAndNorm, NormalisesWhereNothingIsAdded) {
+  for (const auto& [images, tokens, width] : kShapes) {
+    const Function function = [](const Tensors& in) -> Tensors {
+      return {add_and_norm(in[0], {}, in[1], in[2], 1e-6).second};
+    };
+    check_everywhere(function, {numbers({images, tokens, width}, 1, 2), numbers({width}, 4) + 1,
+                                numbers({width}, 5)});
+  }
+}
+
+TEST(Gelu, FollowsTheFormula) {
+  for (const auto& [images, tokens, width] : kShapes) {
+    for (const bool with_bias : {false, true}) {
+      const Function function = [](const Tensors& in) -> Tensors {
+        return {gelu({in[0], in[1], {}})};
+      };
+      check_everywhere(function, {numbers({images, tokens, width}, 1, 4),
+                                  with_bias ? numbers({width}, 3) : Tensor()});
+    }
+  }
+}
+
+TEST(Linear, FollowsTheFormula) {
+  for (const auto& [images, tokens, width] : kShapes) {
+    for (const int64_t out : {int64_t{8}, int64_t{10}, 3 * width}) {
+      const Function function = [](const Tensors& in) -> Tensors {
+        return {linear(in[0], in[1], in[2])};
+      };
+      check_everywhere(function, {numbers({images, tokens, width}, 1),
+                                  numbers({out, width}, 2, 0.2), numbers({out}, 3)});
+    }
+  }
+}
+
+TEST(SplitHeads, GivesThirdsAndTakesBackTheirGradients) {
+  const Function function = [](const Tensors& in) -> Tensors {
+    const auto [q, k, v] = split_heads(in[0], 4);
+    return {q, k * 2, attention(q, k, v)};
+  };
+  check_everywhere(function, {numbers({3, 9, 96}, 1)});
+  const Tensor packed = numbers({2, 5, 24}, 1);
+  const auto [q, k, v] = split_heads(packed, 2);
+  EXPECT_TRUE(q.is_alias_of(packed));
+  EXPECT_TRUE(at::equal(v[1][1][3], packed[1][3].narrow(0, 20, 4)));
+}
+
+TEST(SplitHeads, AttentionLeavesItsGradientsPacked) {
+  Tensors devices{at::zeros({1})};
+  if (test::has_gpu()) devices.push_back(at::zeros({1}, at::kCUDA));
+  for (const Tensor& device : devices) {
+    const Tensor packed = numbers({2, 6, 96}, 1).to(device.device(), at::kFloat).requires_grad_();
+    const auto [q, k, v] = split_heads(packed, 2);
+    const Tensor out = attention(q, k, v);
+    EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
+    out.sum().backward();
+    EXPECT_TRUE(packed.grad().is_contiguous());
+  }
+}
+
+TEST(SoftCrossEntropy, FollowsTheFormula) {
+  for (const int64_t classes : {2, 10, 33, 1000}) {
+    for (const int64_t images : {1, 7, 128}) {
+      const Tensor targets = at::softmax(numbers({images, classes}, 6, 9), 1).to(at::kFloat);
+      const Function function = [&](const Tensors& in) -> Tensors {
+        return {soft_cross_entropy(in[0], targets.to(in[0].device()), 0.25)};
+      };
+      check_everywhere(function, {numbers({images, classes}, 1, 5)});
+    }
+  }
+}
+
+TEST(GatherGradients, CopiesAndAdds) {
+  Tensors flats{at::full({64}, 7.0f)};
+  if (test::has_gpu()) flats.push_back(at::full({64}, 7.0f, at::kCUDA));
+  for (const Tensor& flat : flats) {
+    const auto on = flat.device();
+    const Tensor wide = numbers({3, 5}, 1).to(on, at::kFloat);
+    const Tensor narrow = numbers({19}, 2).to(on, at::kBFloat16).narrow(0, 1, 17);
+    gather_gradients({{wide, 0}, {narrow, 16}}, flat, false);
+    gather_gradients({{wide, 0}}, flat, true);
+    EXPECT_TRUE(at::equal(flat.narrow(0, 0, 15), (wide + wide).flatten()));
+    EXPECT_TRUE(at::equal(flat.narrow(0, 16, 17), narrow.to(at::kFloat)));
+    EXPECT_EQ(flat[15].item<float>(), 7);
+    EXPECT_EQ(flat[33].item<float>(), 7);
+  }
+}
+
+}  // namespace
+}  // namespace sape2::ops
