@@ -118,6 +118,11 @@ BoundedServer::BoundedServer(const Limits& limits) : limits_(limits) {
   new_task_queue = [this] { return new httplib::ThreadPool(limits_.clients + kSpareThreads); };
   set_payload_max_length(limits_.body_bytes);
   set_tcp_nodelay(true);
+  // Not the library's SO_REUSEPORT, by which two servers would share a port without a word.
+  set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
 }
 
 int BoundedServer::bind(const std::string& host, int port) {
@@ -131,9 +136,30 @@ int BoundedServer::bind(const std::string& host, int port) {
   return port;
 }
 
+void BoundedServer::run() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    started_ = true;
+  }
+  listen_after_bind();
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+}
+
 void BoundedServer::stop_all() {
-  stopping_ = true;
-  stop();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (!started_) return;
+  }
+  // The library only hears of a stop once it listens.
+  for (;;) {
+    if (is_running()) return stop();
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
 }
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {

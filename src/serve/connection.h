@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <string>
 
 namespace sape2::serve {
@@ -56,12 +57,16 @@ class BoundedServer : public httplib::Server {
 
   /// Takes the port, or any for 0; returns it, or −1.
   int bind(const std::string& host, int port);
+  /// Answers until stop_all(), which may come first.
+  void run();
   void stop_all();
 
  private:
   bool process_and_close_socket(socket_t socket) override;
 
   const Limits limits_;
+  std::mutex mutex_;
+  bool started_ = false, ended_ = false;  // behind the mutex
   std::atomic<bool> stopping_ = false;
   std::atomic<std::size_t> clients_ = 0;
 };

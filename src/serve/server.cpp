@@ -246,7 +246,7 @@ std::string Server::address() const {
 }
 
 void Server::run() {
-  parts_->http.listen_after_bind();
+  parts_->http.run();
 }
 
 void Server::stop() {

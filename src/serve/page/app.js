@@ -171,6 +171,7 @@ async function showImage() {
     }
     refresh();
     document.body.dataset.ready = state.image;
+    document.body.dataset.grid = `${first.rows}×${first.cols}`;
   } catch (error) {
     complain(error);
   }
@@ -252,7 +253,7 @@ function makeSizes() {
   if (state.size && !sizes.includes(state.size)) sizes.push(state.size);
   by('size').replaceChildren(...sizes.map((pixels) => {
     const count = Math.round(pixels / side), own = pixels === trained;
-    return option(own ? 0 : pixels, `${count}×${count}${own ? ', as trained' : ''}`,
+    return option(own ? 0 : pixels, `${count}×${count}${own ? ' (trained)' : ''}`,
       own ? !state.size : state.size === pixels);
   }));
 }

@@ -185,7 +185,7 @@ export class View {
       } else {
         text += `<circle cx="${placeX(own).toFixed(1)}" cy="${placeY(values[own]).toFixed(1)}" r="5.5" fill="var(${colour})"/>`;
       }
-      text += `<text class="name" x="${left + number * 150}" y="14" style="fill:var(${colour})">` +
+      text += `<text class="name ${number ? 'second' : 'first'}" x="${left + number * 150}" y="14">` +
         `${number ? '╌' : '—'} ${name}</text>`;
     });
     text += `<text x="${left}" y="${height - 6}">first patch</text>` +
