@@ -15,7 +15,6 @@ namespace sape2::cli {
 namespace {
 
 constexpr long kMostSeeds = 1000;
-constexpr int kExitInterrupted = 130;  // as a shell reports SIGINT
 
 class CompareCommand : public Command {
  public:

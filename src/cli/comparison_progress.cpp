@@ -1,5 +1,7 @@
 #include "cli/comparison_progress.h"
 
+#include "cli/duration_text.h"
+
 #include <fmt/format.h>
 
 namespace sape2::cli {

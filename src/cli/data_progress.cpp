@@ -1,5 +1,7 @@
 #include "cli/data_progress.h"
 
+#include "cli/duration_text.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,12 +13,6 @@ namespace {
 
 constexpr double kMegabyte = 1e6;
 constexpr std::chrono::milliseconds kBetweenUpdates{100};
-
-std::string duration_text(double seconds) {
-  const auto whole = std::llround(std::ceil(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  return fmt::format("{} min {} s", whole / 60, whole % 60);
-}
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include "sape2/train/run.h"
 
 #include "cli/command.h"
+#include "cli/limits.h"
 #include "cli/model_argument.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
@@ -16,9 +17,6 @@
 
 namespace sape2::cli {
 namespace {
-
-constexpr long kLargestImage = 4096;
-constexpr long kMostImages = 1 << 30;
 
 study::ConfusionMatrix confusion_of(const train::Evaluation& result,
                                     const std::vector<std::string>& names) {

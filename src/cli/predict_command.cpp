@@ -3,6 +3,7 @@
 #include "sape2/study/prediction.h"
 
 #include "cli/command.h"
+#include "cli/limits.h"
 #include "cli/model_argument.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
@@ -17,7 +18,6 @@
 namespace sape2::cli {
 namespace {
 
-constexpr long kLargestImage = 4096;
 constexpr long kMostClasses = 1 << 20;
 
 using Json = nlohmann::ordered_json;

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr long kMostImages = 1 << 20;
+constexpr long kMostMadeImages = 1 << 20;
 
 Json json_of(const study::ProbeResult& result) {
   Json tables = Json::array();
@@ -96,7 +96,7 @@ class ProbeCommand : public Command {
         ->delimiter(',')
         ->type_name("LIST");
     app.add_option("--images", options_.images, "Images each probe looks at (default: 500)")
-        ->check(whole_number(1, kMostImages))
+        ->check(whole_number(1, kMostMadeImages))
         ->type_name("N");
     app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
     app.add_flag("--json", json_, "Print JSON instead of text");

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <new>
+#include <set>
 #include <system_error>
 
 namespace sape2::cli {
@@ -37,13 +38,18 @@ int report(const std::string& message, int exit_code) {
   return exit_code;
 }
 
+/// Of the program, the command, and the command's own command, as far as the line names them.
 std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  std::set<std::string> names;
+  const auto subcommands = app.get_subcommands();
+  if (!subcommands.empty()) {
+    for (std::string& name : option_names(*subcommands.front())) names.insert(std::move(name));
   }
-  return names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.insert("--" + name);
+    for (const std::string& name : option->get_snames()) names.insert("-" + name);
+  }
+  return {names.begin(), names.end()};
 }
 
 std::vector<std::string> command_names(const std::vector<std::unique_ptr<Command>>& commands) {
@@ -85,13 +91,8 @@ void Program::refuse_unknown(const CLI::App* chosen) const {
   const std::vector<std::string> names = command_names(commands_);
   const std::vector<std::string> unknown = app_.remaining(/*recurse=*/true);
   if (!unknown.empty() && unknown.front().starts_with("-")) {
-    std::vector<std::string> options = option_names(app_);
-    if (chosen != nullptr) {
-      const auto own = option_names(*chosen);
-      options.insert(options.end(), own.begin(), own.end());
-    }
     throw UsageError("option " + nn::in_quotes(unknown.front()) + " is not known; " +
-                     nn::name_advice(unknown.front(), options));
+                     nn::name_advice(unknown.front(), option_names(app_)));
   }
   if (chosen == nullptr && !unknown.empty()) {
     throw UsageError("command " + nn::in_quotes(unknown.front()) + " is not known; " +

@@ -3,8 +3,9 @@
 namespace sape2::cli {
 
 inline constexpr int kExitSuccess = 0;
-inline constexpr int kExitFailure = 1;  ///< the work could not be done
-inline constexpr int kExitUsage = 2;    ///< the command line makes no sense
+inline constexpr int kExitFailure = 1;        ///< the work could not be done
+inline constexpr int kExitUsage = 2;          ///< the command line makes no sense
+inline constexpr int kExitInterrupted = 130;  ///< stopped by Ctrl-C, as a shell reports it
 
 }  // namespace sape2::cli
 

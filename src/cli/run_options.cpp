@@ -6,6 +6,7 @@
 #include "sape2/train/device.h"
 #include "sape2/train/recipe_fields.h"
 
+#include "cli/limits.h"
 #include "cli/threads.h"
 #include "cli/whole_number.h"
 
@@ -18,7 +19,6 @@ namespace sape2::cli {
 namespace {
 
 constexpr const char* kDefaultEncoding = "sape2-rel-k";
-constexpr long kMostImages = 1L << 31;
 // A warm-up longer than this share of a shortened training would leave too little of it.
 constexpr double kLongestWarmupShare = 0.25;
 

@@ -2,6 +2,7 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/command.h"
+#include "cli/duration_text.h"
 #include "cli/program.h"
 #include "cli/run_options.h"
 #include "cli/stop_signal.h"
@@ -16,8 +17,6 @@
 
 namespace sape2::cli {
 namespace {
-
-constexpr int kExitInterrupted = 130;  // as a shell reports Ctrl-C
 
 class TrainCommand : public Command {
  public:

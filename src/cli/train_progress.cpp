@@ -1,5 +1,7 @@
 #include "cli/train_progress.h"
 
+#include "cli/duration_text.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,14 +17,6 @@ constexpr auto kTerminalPause = std::chrono::milliseconds(100);
 constexpr auto kPlainPause = std::chrono::seconds(15);
 
 }  // namespace
-
-std::string duration_text(double seconds) {
-  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
-  const auto whole = std::llround(seconds);
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
-}
 
 TrainProgress::TrainProgress() : rewrites_(::isatty(STDOUT_FILENO) == 1) {
   // Elsewhere the first line comes after a while, when there is something to tell.

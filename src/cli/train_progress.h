@@ -26,7 +26,4 @@ class TrainProgress : public train::Observer {
   std::chrono::steady_clock::time_point last_shown_{};
 };
 
-/// `1 h 05 min`, `3 min 20 s`, `4.2 s`.
-std::string duration_text(double seconds);
-
 }  // namespace sape2::cli

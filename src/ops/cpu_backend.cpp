@@ -6,6 +6,8 @@
 #include "ops/reference_backend.h"
 #include "ops/reference_guard.h"
 
+#include <ATen/ATen.h>
+
 #include <cmath>
 
 namespace sape2::ops {

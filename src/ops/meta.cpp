@@ -2,6 +2,8 @@
 #include "ops/checks.h"
 #include "ops/internal_ops.h"
 
+#include <ATen/ATen.h>
+
 namespace sape2::ops {
 namespace {
 

@@ -3,6 +3,7 @@
 #include "ops/checks.h"
 #include "ops/reference/reference.h"
 
+#include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
 namespace sape2::ops {

@@ -7,8 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kPercent = 100;
-
 Json json_of(const Spread& spread) {
   return {{"mean", spread.mean},
           {"deviation", spread.deviation ? Json(*spread.deviation) : Json(nullptr)}};
@@ -24,16 +22,16 @@ Json json_of(const RunResult& run) {
     Json epoch{{"epoch", record.epoch}, {"train_loss", record.train_loss}};
     if (record.test) {
       epoch["test_loss"] = record.test->loss;
-      epoch["top-1"] = kPercent * record.test->top1;
-      epoch["top-5"] = kPercent * record.test->top5;
+      epoch["top-1"] = 100 * record.test->top1;
+      epoch["top-5"] = 100 * record.test->top5;
     }
     epochs.push_back(std::move(epoch));
   }
   return {{"seed", run.seed},
-          {"top-1", kPercent * run.top1},
-          {"top-5", kPercent * run.top5},
+          {"top-1", 100 * run.top1},
+          {"top-5", 100 * run.top5},
           {"loss", run.loss},
-          {"best top-1", kPercent * run.best_top1},
+          {"best top-1", 100 * run.best_top1},
           {"seconds", run.seconds},
           {"images/s", run.images_per_second},
           {"peak bytes", run.peak_bytes},
@@ -44,8 +42,8 @@ Json json_of(const RowResult& row) {
   std::vector<double> top1, top5;
   Json runs = Json::array();
   for (const RunResult& run : row.runs) {
-    top1.push_back(kPercent * run.top1);
-    top5.push_back(kPercent * run.top5);
+    top1.push_back(100 * run.top1);
+    top5.push_back(100 * run.top5);
     runs.push_back(json_of(run));
   }
   return {

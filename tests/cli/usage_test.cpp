@@ -27,6 +27,8 @@ TEST(Usage, EachMistakeGetsOneSentenceAndExitCodeTwo) {
   expect_mistake(run_sape2({}), 2, "no command is given");
   expect_mistake(run_sape2({"inof"}), 2, "command \"inof\" is not known; the nearest is \"info\"");
   expect_mistake(run_sape2({"--jsn", "info"}), 2, "option \"--jsn\" is not known");
+  expect_mistake(run_sape2({"bench", "train", "--round", "3"}), 2,
+                 "option \"--round\" is not known; the nearest is \"--rounds\"");
   expect_mistake(run_sape2({"info", "--jsn"}), 2, "the nearest is \"--json\"");
   expect_mistake(run_sape2({"info", "a", "b"}), 2, "info has no use for the argument \"b\"");
   expect_mistake(run_sape2({"--threads", "0", "info"}), 2,

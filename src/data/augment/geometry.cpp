@@ -3,6 +3,8 @@
 
 #include "data/augment/upload.h"
 
+#include <ATen/ATen.h>
+
 namespace sape2::data {
 
 at::Tensor random_crop_and_flip(const at::Tensor& images, std::int64_t padding,

@@ -3,6 +3,7 @@
 
 #include "data/augment/upload.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <array>

@@ -3,6 +3,8 @@
 
 #include "data/augment/upload.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 

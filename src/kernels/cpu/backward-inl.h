@@ -20,11 +20,9 @@ class Backward {
   Backward(const AttentionTask& task, Arena& arena)
       : task_(task), layout_(task.layout), head_(task, true, arena) {
     constexpr std::size_t kTileSize = static_cast<std::size_t>(kTile) * kTile;
-    dout_ = arena.take(layout_.matrix());
+    dout_buffer_ = arena.take(layout_.matrix());
     dout_panels_ = arena.take(layout_.panels(layout_.head_size));
-    dq_ = arena.take(layout_.matrix());
-    dk_ = arena.take(layout_.matrix());
-    dv_ = arena.take(layout_.matrix());
+    for (float*& buffer : gradient_buffers_) buffer = arena.take(layout_.matrix());
     maximum_ = arena.take(layout_.padded_tokens);
     inverse_ = arena.take(layout_.padded_tokens);
     delta_ = arena.take(layout_.padded_tokens);
@@ -43,29 +41,29 @@ class Backward {
     const AttentionSaved& saved = task_.saved;
     const AttentionGradients& gradients = task_.gradients;
     head_.queue_.clear();
-    for (const View* view : {&gradients.dq, &gradients.dk, &gradients.dv}) {
-      head_.prefetch(as_const(*view), current, true);
-    }
     if (next) {
+      for (const View* view : {&gradients.dq, &gradients.dk, &gradients.dv}) {
+        head_.prefetch(as_const(*view), *next, true);
+      }
       head_.prefetch_inputs(*next);
       head_.prefetch(saved.dout, *next, false);
       if (!one_tile()) head_.prefetch(saved.out, *next, false);
     }
     head_.load(image);
-    load_head(layout_, head_of(saved.dout, dtype, image, head_.head_), dtype,
-              saved.dout.token_stride, dout_);
+    dout_ = packed_head(layout_, head_of(saved.dout, dtype, image, head_.head_), dtype,
+                        saved.dout.token_stride, dout_buffer_);
     transpose_head(layout_, dout_, dout_panels_);
     if (sums_delta()) {
       clear(delta_, layout_.padded_tokens);
     } else if (!one_tile()) {
-      float* out = dv_;  // not needed as a gradient yet
+      float* out = gradient_buffers_[2];  // dv's, not needed yet
       load_head(layout_, head_of(saved.out, dtype, image, head_.head_), dtype,
                 saved.out.token_stride, out);
       make_delta(out);
     }
-    clear(dq_, layout_.matrix());
-    clear(dk_, layout_.matrix());
-    clear(dv_, layout_.matrix());
+    dq_ = cleared(gradients.dq, gradient_buffers_[0]);
+    dk_ = cleared(gradients.dk, gradient_buffers_[1]);
+    dv_ = cleared(gradients.dv, gradient_buffers_[2]);
 
     const SoftmaxRow* softmax =
         saved.softmax + (image * task_.inputs.shape.heads + head_.head_) * layout_.tokens;
@@ -101,8 +99,8 @@ class Backward {
     const double gain = softmax_gradient_tile(
         n.valid, i.width, task_.inputs.scale, bias, {maximum_ + i.start, inverse_ + i.start},
         one_tile() ? nullptr : delta_ + i.start, scores, probabilities_, dx, dy);
-    gemm(n.valid, layout_.width, i.valid, probabilities_, kTile, rows(dout_, queries), layout_.ld,
-         rows(dv_, keys), layout_.ld, true, &head_.queue_);
+    gemm(n.valid, layout_.width, i.valid, probabilities_, kTile, head_.rows(dout_, queries),
+         layout_.ld, rows(dv_, keys), layout_.ld, true, &head_.queue_);
     return gain;
   }
 
@@ -122,7 +120,7 @@ class Backward {
     const View* views[3] = {&task_.gradients.dq, &task_.gradients.dk, &task_.gradients.dv};
     const float* matrices[3] = {dq_, dk_, dv_};
     for (int m = 0; m < 3; ++m) {
-      if (views[m]->data == nullptr) continue;
+      if (matrices[m] != gradient_buffers_[m] || views[m]->data == nullptr) continue;
       store_head(layout_, matrices[m], nullptr, head_of(*views[m], dtype, image, head_.head_),
                  dtype, views[m]->token_stride);
     }
@@ -131,9 +129,20 @@ class Backward {
   const AttentionTask& task_;
   const Layout& layout_;
   Head head_;
-  float *dq_, *dk_, *dv_;  // (tokens, ld)
+  float *dq_ = nullptr, *dk_ = nullptr, *dv_ = nullptr;  // (tokens, ld)
 
  private:
+  /// Where a gradient is summed up: in place, or in `buffer`, which `store` writes out.
+  float* cleared(const View& view, float* buffer) const {
+    const DType dtype = task_.inputs.dtype;
+    float* matrix = buffer;
+    if (view.data != nullptr && is_packed(layout_, dtype, view.token_stride)) {
+      matrix = static_cast<float*>(head_of(view, dtype, head_.image_, head_.head_));
+    }
+    clear(matrix, layout_.matrix());
+    return matrix;
+  }
+
   bool one_tile() const { return layout_.panel_count == 1; }
 
   /// dP of a tile, where its probabilities will stand.
@@ -164,8 +173,10 @@ class Backward {
     }
   }
 
-  float *dout_, *dout_panels_;          // (tokens, ld), (panels, head_size, kTile)
+  const float* dout_ = nullptr;         // (tokens, ld)
+  float *dout_buffer_, *dout_panels_;   // (tokens, ld), (panels, head_size, kTile)
   float *maximum_, *inverse_, *delta_;  // (tokens)
+  float* gradient_buffers_[3]{};        // (tokens, ld): of dq, dk, dv
   float* out_panel_;                    // (head_size, kTile)
   float* probabilities_;                // (kTile, kTile)
 };

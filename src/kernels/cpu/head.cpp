@@ -21,9 +21,9 @@ Head::Head(const AttentionTask& task, bool backward, Arena& arena)
       lines_(task.layout.rows + task.layout.cols),
       sets_(0),
       whole_head_(task.encoding != nullptr && task.layout.tokens <= kWholeHead) {
-  q_ = arena.take(layout_.matrix());
-  k_ = arena.take(layout_.matrix());
-  v_ = arena.take(layout_.matrix());
+  q_buffer_ = arena.take(layout_.matrix());
+  k_buffer_ = arena.take(layout_.matrix());
+  v_buffer_ = arena.take(layout_.matrix());
   q_panels_ = arena.take(layout_.panels(layout_.head_size));
   const int score_rows = whole_head_ ? layout_.panel_count * layout_.padded_tokens : kTile;
   scores_ = arena.take(static_cast<std::size_t>(score_rows) * kTile);
@@ -57,10 +57,9 @@ void Head::select_head(std::int64_t head) {
 
 void Head::load(std::int64_t image) {
   image_ = image;
-  const AttentionInputs& in = task_.inputs;
-  load_head(layout_, head_of(in.q, in.dtype, image, head_), in.dtype, in.q.token_stride, q_);
-  load_head(layout_, head_of(in.k, in.dtype, image, head_), in.dtype, in.k.token_stride, k_);
-  load_head(layout_, head_of(in.v, in.dtype, image, head_), in.dtype, in.v.token_stride, v_);
+  q_ = pack(task_.inputs.q, q_buffer_);
+  k_ = pack(task_.inputs.k, k_buffer_);
+  v_ = pack(task_.inputs.v, v_buffer_);
   transpose_head(layout_, q_, q_panels_);
   if (k_panels_) transpose_head(layout_, k_, k_panels_);
   if (whole_head_) {
@@ -72,6 +71,12 @@ void Head::load(std::int64_t image) {
     }
   }
   if (task_.kind != TileBias::Kind::none) make_axes();
+}
+
+const float* Head::pack(const ConstView& view, float* buffer) const {
+  const DType dtype = task_.inputs.dtype;
+  return packed_head(layout_, head_of(view, dtype, image_, head_), dtype, view.token_stride,
+                     buffer);
 }
 
 void Head::prefetch(const ConstView& view, const HeadOfImage& of, bool write) {

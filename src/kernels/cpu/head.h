@@ -64,8 +64,8 @@ class Head {
   std::int64_t head_ = 0;
   std::int64_t image_ = 0;
 
-  float *q_, *k_, *v_;              // (tokens, ld)
-  float* q_panels_;                 // (panels, head_size, kTile)
+  const float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr;  // (tokens, ld)
+  float* q_panels_;                                         // (panels, head_size, kTile)
   float* k_panels_ = nullptr;       // the same, where stage 1 takes content from k
   float* axes_[2]{};                // (panels, lines, kTile)
   float* scores_;                   // (panels, tokens, kTile), or one tile
@@ -78,6 +78,9 @@ class Head {
  private:
   const float* panels_of(bool from_q) const { return from_q ? q_panels_ : k_panels_; }
   void make_axes();
+  const float* pack(const ConstView& view, float* buffer) const;
+
+  float *q_buffer_, *k_buffer_, *v_buffer_;
 };
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

@@ -108,6 +108,18 @@ void load_head(const Layout& layout, const void* head, DType dtype, std::int64_t
             matrix + static_cast<std::ptrdiff_t>(layout.patches) * layout.ld, layout.ld);
 }
 
+bool is_packed(const Layout& layout, DType dtype, std::int64_t stride) {
+  return dtype == DType::float32 && stride == layout.ld && layout.prefix == 0 &&
+         layout.tokens == layout.padded_tokens && layout.head_size == layout.width;
+}
+
+const float* packed_head(const Layout& layout, const void* head, DType dtype, std::int64_t stride,
+                         float* buffer) {
+  if (is_packed(layout, dtype, stride)) return static_cast<const float*>(head);
+  load_head(layout, head, dtype, stride, buffer);
+  return buffer;
+}
+
 void store_head(const Layout& layout, const float* matrix, const float* factors, void* head,
                 DType dtype, std::int64_t stride) {
   char* patches = static_cast<char*>(head) + layout.prefix * stride * bytes_of(dtype);

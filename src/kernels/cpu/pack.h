@@ -25,6 +25,13 @@ void store_rows(const float* rows, int ld, int count, int size, const float* fac
 void load_head(const Layout& layout, const void* head, DType dtype, std::int64_t stride,
                float* matrix);
 
+/// Whether a head's view lies in memory as a packed matrix does, so that it needs no copy.
+bool is_packed(const Layout& layout, DType dtype, std::int64_t stride);
+
+/// A head as a packed matrix for reading: where it is, or loaded into `buffer`.
+const float* packed_head(const Layout& layout, const void* head, DType dtype, std::int64_t stride,
+                         float* buffer);
+
 /// A packed matrix into one head's view, token n multiplied by `factors[n]` where they are given.
 void store_head(const Layout& layout, const float* matrix, const float* factors, void* head,
                 DType dtype, std::int64_t stride);

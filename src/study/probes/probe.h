@@ -6,6 +6,12 @@
 
 namespace sape2::study {
 
+/// Images that go through a model at once.
+inline constexpr int64_t kProbeBatch = 50;
+
+/// A bias smaller than this is the rounding of an encoding that has none.
+inline constexpr double kLeastBias = 1e-4;
+
 /// One file a probe.
 ProbeResult probe_sizes(nn::ViT& model, const ProbeOptions& options);
 ProbeResult probe_scale(nn::ViT& model, const ProbeOptions& options);

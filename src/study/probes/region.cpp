@@ -14,10 +14,8 @@
 namespace sape2::study {
 namespace {
 
-constexpr int64_t kBatch = 50;
 // A patch belongs to the object or the background when it lies there to at least this share.
 constexpr double kBelongs = 0.75;
-constexpr double kLeastBias = 1e-4;
 constexpr int64_t kFewestPairs = 5;  // of each kind, for two places to count
 
 // Which pairs of patches lie in one region and which across two, and which are far apart.
@@ -136,8 +134,8 @@ ProbeResult probe_region(nn::ViT& model, const ProbeOptions& options) {
 
   std::vector<LayerSums> sums;
   Pairs pairs;
-  for (int64_t begin = 0; begin < options.images; begin += kBatch) {
-    const int64_t count = std::min(kBatch, options.images - begin);
+  for (int64_t begin = 0; begin < options.images; begin += kProbeBatch) {
+    const int64_t count = std::min(kProbeBatch, options.images - begin);
     const at::Tensor bytes = scenes.dataset.images.narrow(0, begin, count);
     const ModelView view = view_model(model, train::normalised_images(model, bytes));
     pairs = pairs_of(scenes.masks.narrow(0, begin, count), vit);

@@ -17,10 +17,7 @@ namespace sape2::study {
 namespace {
 
 constexpr int64_t kLargestShift = 8;
-constexpr int64_t kBatch = 50;
 constexpr int64_t kShapesSide = 32;
-// A bias smaller than this is the rounding of an encoding that has none.
-constexpr double kLeastBias = 1e-4;
 
 struct Shift {
   int64_t right = 0;
@@ -67,8 +64,8 @@ class ShiftedImages {
 at::Tensor predicted(nn::ViT& model, const data::Dataset& dataset) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> classes;
-  for (int64_t begin = 0; begin < dataset.size(); begin += kBatch) {
-    const int64_t count = std::min(kBatch, dataset.size() - begin);
+  for (int64_t begin = 0; begin < dataset.size(); begin += kProbeBatch) {
+    const int64_t count = std::min(kProbeBatch, dataset.size() - begin);
     const at::Tensor images =
         train::normalised_images(model, dataset.images.narrow(0, begin, count));
     classes.push_back(model.forward(images).argmax(1).cpu());
@@ -157,7 +154,7 @@ ProbeTable patch_shifts(nn::ViT& model, const ShiftedImages& images) {
                     "bias, in place"}};
   const auto view = [&](Shift pixels) {
     const data::Dataset dataset = images.moved(pixels);
-    const int64_t count = std::min(kBatch, dataset.size());
+    const int64_t count = std::min(kProbeBatch, dataset.size());
     return view_model(model, train::normalised_images(model, dataset.images.narrow(0, 0, count)));
   };
   const ModelView still = view({});
