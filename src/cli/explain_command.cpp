@@ -5,6 +5,7 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/command.h"
+#include "cli/limits.h"
 #include "cli/model_argument.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
@@ -18,7 +19,6 @@
 namespace sape2::cli {
 namespace {
 
-constexpr long kLargestImage = 4096;
 constexpr long kMostLayers = 1024;
 constexpr std::size_t kMostPatchesChosen = 8;
 constexpr std::int64_t kMostSavedRows = 4096;  // of a whole N×N matrix in a file of numbers

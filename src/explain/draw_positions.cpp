@@ -57,10 +57,6 @@ void draw_numbers(Canvas& canvas, const Box& box, const ops::Grid& grid, const a
   }
 }
 
-struct Column {
-  std::string title, note;
-};
-
 // The distances of raster numbers, and of offsets: what colours APE's and RPE's panels.
 at::Tensor raster_distance(const ops::Grid& grid, const Patch& from) {
   const at::Tensor number = at::arange(grid.patches(), at::kDouble).view({grid.rows, grid.cols});

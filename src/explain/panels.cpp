@@ -67,8 +67,8 @@ void draw_mark(Canvas& canvas, const Box& image, const ops::Grid& grid, const Pa
                const Rgb& colour) {
   Box box = patch_box(image, grid, patch);
   // A tiny patch is marked by a frame around it.
-  constexpr double kLeastSide = 7;
-  const double more = std::max(0.0, (kLeastSide - std::min(box.width, box.height)) / 2);
+  constexpr double kLeastMark = 7;
+  const double more = std::max(0.0, (kLeastMark - std::min(box.width, box.height)) / 2);
   box = {box.left - more, box.top - more, box.width + 2 * more, box.height + 2 * more};
   canvas.outline(box, kPaper, 3.4);
   canvas.outline(box, colour, 1.9);
