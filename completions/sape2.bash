@@ -40,6 +40,8 @@ _sape2() {
     --paper) words="table1 table2" ;;
     --split) words="test train" ;;
     --probes) words="sizes scale translation region" ;;
+    --what) words="bias bias-x bias-y gates positions attention" ;;
+    --colours) words="green cividis" ;;
     *)
       if [[ -z $command ]]; then
         words="$(_sape2_commands "$program") --help --version --threads"

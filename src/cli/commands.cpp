@@ -9,6 +9,8 @@
   COMMAND(predict)              \
   COMMAND(compare)              \
   COMMAND(probe)                \
+  COMMAND(explain)              \
+  COMMAND(serve)                \
   COMMAND(bench)
 
 namespace sape2::cli {

@@ -27,4 +27,29 @@ std::shared_ptr<nn::ViT> load_model_argument(const std::string& argument,
   return model;
 }
 
+std::string shipped_model() {
+  constexpr const char* kFile = "models/cifar10-sape2-k.safetensors";
+  constexpr int kParentsSearched = 5;  // from a program in the build tree to the source tree
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path installed = folder.parent_path() / "share" / "sape2" / kFile;
+  if (fs::exists(installed, error)) return installed.native();
+  for (int i = 0; i < kParentsSearched && folder.has_relative_path(); ++i) {
+    folder = folder.parent_path();
+    if (fs::exists(folder / kFile, error)) return (folder / kFile).native();
+  }
+  throw Error(
+      "no model is given, and the one shipped with the program is not beside it; give a "
+      "model file or the folder of a run");
+}
+
+std::string model_name_of(const std::string& argument) {
+  std::error_code error;
+  fs::path path(argument);
+  if (fs::is_directory(path, error)) return fs::canonical(path, error).filename().native();
+  const std::string stem = path.stem().native();
+  const fs::path folder = fs::absolute(path, error).parent_path();
+  return stem == "best" || stem == "last" ? folder.filename().native() : stem;
+}
+
 }  // namespace sape2::cli

@@ -17,4 +17,10 @@ std::filesystem::path model_file_of(const std::string& argument);
 std::shared_ptr<nn::ViT> load_model_argument(const std::string& argument,
                                              const std::string& device);
 
+/// What such a model is called in figures and lists: the file without its ending, or the folder.
+std::string model_name_of(const std::string& argument);
+
+/// The file of the model that comes with the program.
+std::string shipped_model();
+
 }  // namespace sape2::cli

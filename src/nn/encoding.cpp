@@ -33,6 +33,12 @@ at::Tensor LayerEncoding::attend(const at::Tensor& q, const at::Tensor& k, const
   return ops::attention(q, k, v);
 }
 
+ops::AttentionRows LayerEncoding::inspect(const at::Tensor& q, const at::Tensor& k,
+                                          const ops::Grid& grid,
+                                          const ops::PatchList& patches) const {
+  return ops::attention_rows(q, k, grid, patches);
+}
+
 at::Tensor Encoding::embed(const at::Tensor& tokens, ForwardPass&) const {
   return tokens;
 }

@@ -16,7 +16,8 @@ namespace {
 // Weights of red, green and blue in a grey value (ITU-R BT.601).
 constexpr double kRed = 0.299, kGreen = 0.587, kBlue = 0.114;
 
-// (1, channels, H, W) uint8
+}  // namespace
+
 at::Tensor as_batch(const data::Image& image, std::int64_t channels) {
   const at::Tensor bytes = at::tensor(at::ArrayRef<std::uint8_t>(image.pixels), at::kByte)
                                .view({1, image.height, image.width, image.channels})
@@ -30,18 +31,10 @@ at::Tensor as_batch(const data::Image& image, std::int64_t channels) {
                           image.channels));
 }
 
-}  // namespace
-
-std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::int64_t top,
-                                std::int64_t size) {
-  const nn::ModelConfig& config = model.config();
-  const nn::Size2d wanted = size > 0 ? nn::Size2d{size, size} : config.vit.image_size;
-  const data::Image fitted = data::resize_to_cover(image, wanted.height, wanted.width);
-  const at::NoGradGuard no_grad;
-  const at::Tensor bytes = as_batch(fitted, config.vit.channels);
-  const at::Tensor logits = model.forward(train::normalised_images(model, bytes));
-  const auto [values, indices] =
-      at::softmax(logits[0], 0, at::kFloat).cpu().topk(std::min(top, config.vit.classes));
+std::vector<Prediction> ranked(const nn::ModelConfig& config, const at::Tensor& logits,
+                               std::int64_t top) {
+  const std::int64_t count = top > 0 ? std::min(top, config.vit.classes) : config.vit.classes;
+  const auto [values, indices] = at::softmax(logits, 0, at::kFloat).cpu().topk(count);
   std::vector<Prediction> predictions;
   for (std::int64_t i = 0; i < values.size(0); ++i) {
     const auto index = indices[i].item<std::int64_t>();
@@ -51,6 +44,17 @@ std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::i
     predictions.push_back({index, name, values[i].item<double>()});
   }
   return predictions;
+}
+
+std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::int64_t top,
+                                std::int64_t size) {
+  const nn::ModelConfig& config = model.config();
+  const nn::Size2d wanted = size > 0 ? nn::Size2d{size, size} : config.vit.image_size;
+  const data::Image fitted = data::resize_to_cover(image, wanted.height, wanted.width);
+  const at::NoGradGuard no_grad;
+  const at::Tensor bytes = as_batch(fitted, config.vit.channels);
+  const at::Tensor logits = model.forward(train::normalised_images(model, bytes));
+  return ranked(config, logits[0], top);
 }
 
 }  // namespace sape2::study

@@ -34,7 +34,10 @@ Image resize(const Image& image, std::int64_t height, std::int64_t width);
 /// Scales the image, its proportions kept, until it covers height × width, and cuts out the middle.
 Image resize_to_cover(const Image& image, std::int64_t height, std::int64_t width);
 
-/// Writes an image of 1 (grey) or 3 (RGB) channels.
+/// An image of 1 (grey) or 3 (RGB) channels as the bytes of a PNG file.
+std::vector<std::uint8_t> encode_png(const Image& image);
+
+/// Writes such an image.
 void write_png(const std::filesystem::path& path, const Image& image);
 
 }  // namespace sape2::data

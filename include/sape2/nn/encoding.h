@@ -2,6 +2,7 @@
 
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/parameter_scope.h"
+#include "sape2/ops/inspect.h"
 #include "sape2/ops/ops.h"
 
 #include <ATen/core/Tensor.h>
@@ -49,6 +50,11 @@ class LayerEncoding {
   /// Attention with positions; all `[B, h, N, d]`.
   virtual at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const ops::Grid& grid) const;
+
+  /// What that attention is made of, as chosen patches see it: its weights, and the bias, gates and
+  /// positions where the encoding has them.
+  virtual ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k,
+                                     const ops::Grid& grid, const ops::PatchList& patches) const;
 };
 
 /// The part of an encoding that acts once in a model. By itself: no positions at all.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,8 +10,9 @@ namespace sape2::data {
 struct Image;
 }
 namespace sape2::nn {
+struct ModelConfig;
 class ViT;
-}
+}  // namespace sape2::nn
 
 namespace sape2::study {
 
@@ -24,5 +27,12 @@ struct Prediction {
 /// channel gets its brightness.
 std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::int64_t top,
                                 std::int64_t size = 0);
+
+/// A picture as bytes `[1, channels, height, width]`; one channel is its brightness.
+at::Tensor as_batch(const data::Image& image, std::int64_t channels);
+
+/// The classes that logits `[classes]` make probable, the best first, all or the best `top`.
+std::vector<Prediction> ranked(const nn::ModelConfig& config, const at::Tensor& logits,
+                               std::int64_t top = 0);
 
 }  // namespace sape2::study

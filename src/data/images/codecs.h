@@ -11,7 +11,6 @@ namespace sape2::data {
 
 Image decode_png(std::span<const std::uint8_t> bytes);
 Image decode_jpeg(std::span<const std::uint8_t> bytes);
-std::vector<std::uint8_t> encode_png(const Image& image);
 
 /// Refuses images of no or too many pixels.
 void check_image_size(std::uint64_t height, std::uint64_t width);

@@ -20,12 +20,20 @@ class CopeLayer : public LayerEncoding {
 
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid&) const override {
-    // q·e is linear in e, so the division by √d can be taken there.
-    const double root = std::sqrt(static_cast<double>(q.size(3)));
-    return ops::cope_attention(q, k, v, inside_ ? e_ / root : e_);
+    return ops::cope_attention(q, k, v, table(q));
+  }
+
+  ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
+                             const ops::PatchList& patches) const override {
+    return ops::cope_attention_rows(q, k, table(q), grid, patches);
   }
 
  private:
+  // q·e is linear in e, so the division by √d can be taken there.
+  at::Tensor table(const at::Tensor& q) const {
+    return inside_ ? e_ / std::sqrt(static_cast<double>(q.size(3))) : e_;
+  }
+
   static int64_t rows(const EncodingSpec& spec, const EncodingShape& shape) {
     return spec.integer("M").value_or(
         std::max<int64_t>(2, std::min(shape.tokens(), kLongestDefault)));

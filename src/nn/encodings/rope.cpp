@@ -12,6 +12,11 @@ class RopeLayer : public LayerEncoding {
                     const ops::Grid& grid) const override {
     return ops::attention(ops::rope(q, grid.prefix), ops::rope(k, grid.prefix), v);
   }
+
+  ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
+                             const ops::PatchList& patches) const override {
+    return ops::attention_rows(ops::rope(q, grid.prefix), ops::rope(k, grid.prefix), grid, patches);
+  }
 };
 
 class Rope2dLayer : public LayerEncoding {
@@ -21,6 +26,11 @@ class Rope2dLayer : public LayerEncoding {
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid& grid) const override {
     return ops::attention(ops::rope2d(q, grid), ops::rope2d(k, grid), v);
+  }
+
+  ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
+                             const ops::PatchList& patches) const override {
+    return ops::attention_rows(ops::rope2d(q, grid), ops::rope2d(k, grid), grid, patches);
   }
 };
 

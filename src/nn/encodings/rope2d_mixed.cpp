@@ -25,6 +25,12 @@ class MixedRopeLayer : public LayerEncoding {
                           ops::rope2d_mixed(k, fx_, fy_, grid), v);
   }
 
+  ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
+                             const ops::PatchList& patches) const override {
+    return ops::attention_rows(ops::rope2d_mixed(q, fx_, fy_, grid),
+                               ops::rope2d_mixed(k, fx_, fy_, grid), grid, patches);
+  }
+
  private:
   // Magnitudes 10^(−4t/d) in a random direction, the second half of the pairs at a right angle to
   // it. The cosine of an angle turned back by a quarter is its sine: y's part.

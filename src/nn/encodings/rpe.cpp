@@ -16,18 +16,28 @@ class RpeLayer : public LayerEncoding {
 
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid& grid) const override {
+    const auto [zx, zy] = vectors(grid, q);
+    return ops::axial_attention(q, k, v, zx, zy, grid, {.bias_inside = true});
+  }
+
+  ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
+                             const ops::PatchList& patches) const override {
+    const auto [zx, zy] = vectors(grid, q);
+    return ops::axial_attention_rows(q, k, zx, zy, grid, patches, {.bias_inside = true});
+  }
+
+ private:
+  std::pair<at::Tensor, at::Tensor> vectors(const ops::Grid& grid, const at::Tensor& q) const {
     const at::Tensor x = by_offset(rx_, grid.cols);  // (h, cols, cols)
     const at::Tensor y = by_offset(ry_, grid.rows);  // (h, rows, rows)
     // Patch (y, x) is number y·cols + x: x's vectors repeat as a block, y's one by one.
     const at::Tensor zx = x.repeat({1, grid.rows, 1}).to(q.scalar_type());
     const at::Tensor zy = y.repeat_interleave(grid.cols, 1).to(q.scalar_type());
     const int64_t images = q.size(0);
-    return ops::axial_attention(q, k, v, zx.unsqueeze(0).expand({images, -1, -1, -1}),
-                                zy.unsqueeze(0).expand({images, -1, -1, -1}), grid,
-                                {.bias_inside = true});
+    return {zx.unsqueeze(0).expand({images, -1, -1, -1}),
+            zy.unsqueeze(0).expand({images, -1, -1, -1})};
   }
 
- private:
   static at::Tensor by_offset(const at::Tensor& table, int64_t n) {
     const at::Tensor rows = offset_rows(n, table);
     return resampled_offsets(table, 1, n - 1)

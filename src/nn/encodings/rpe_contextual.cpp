@@ -18,17 +18,27 @@ class ContextualRpeLayer : public LayerEncoding {
 
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid& grid) const override {
+    const auto [zx, zy] = vectors(q, grid);
+    return ops::axial_attention(q, k, v, zx, zy, grid, {.bias_inside = inside});
+  }
+
+  ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
+                             const ops::PatchList& patches) const override {
+    const auto [zx, zy] = vectors(q, grid);
+    return ops::axial_attention_rows(q, k, zx, zy, grid, patches, {.bias_inside = inside});
+  }
+
+ private:
+  std::pair<at::Tensor, at::Tensor> vectors(const at::Tensor& q, const ops::Grid& grid) const {
     const at::Tensor patches =
         q.narrow(2, grid.prefix, grid.patches())
             .reshape({q.size(0), q.size(1), grid.rows, grid.cols, q.size(3)});
     const at::Tensor x = by_offset(tx_.to(q.scalar_type()), grid.cols);
     const at::Tensor y = by_offset(ty_.to(q.scalar_type()), grid.rows);
-    const at::Tensor zx = at::einsum("bhyxd,xnd->bhyxn", {patches, x}).flatten(2, 3);
-    const at::Tensor zy = at::einsum("bhyxd,ynd->bhyxn", {patches, y}).flatten(2, 3);
-    return ops::axial_attention(q, k, v, zx, zy, grid, {.bias_inside = inside});
+    return {at::einsum("bhyxd,xnd->bhyxn", {patches, x}).flatten(2, 3),
+            at::einsum("bhyxd,ynd->bhyxn", {patches, y}).flatten(2, 3)};
   }
 
- private:
   // (n, n, d): the table's row for the offset from i to m.
   static at::Tensor by_offset(const at::Tensor& table, int64_t n) {
     const at::Tensor rows = offset_rows(n, table);

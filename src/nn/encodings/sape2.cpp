@@ -29,14 +29,31 @@ class Sape2Layer : public LayerEncoding {
 
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid& grid) const override {
-    const auto [ex, ey] =
-        resized_tables(ex_, ey_, spec_.choice("span"), spec_.choice("resize"), shape_, grid);
-    const ops::VectorOptions vectors{mode_, spec_.choice("span"), gate_scale(q), gate_offset(q)};
-    return ops::sape2_attention(q, k, v, ex, ey, grid, vectors, spec_.choice("form"),
-                                {.gain = gain(q), .bias_inside = spec_.choice("bias") == "inside"});
+    const auto [ex, ey] = tables(grid);
+    return ops::sape2_attention(q, k, v, ex, ey, grid, vector_options(q), spec_.choice("form"),
+                                bias_options(q));
+  }
+
+  ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
+                             const ops::PatchList& patches) const override {
+    const auto [ex, ey] = tables(grid);
+    return ops::sape2_attention_rows(q, k, ex, ey, grid, patches, vector_options(q),
+                                     spec_.choice("form"), bias_options(q));
   }
 
  private:
+  std::pair<at::Tensor, at::Tensor> tables(const ops::Grid& grid) const {
+    return resized_tables(ex_, ey_, spec_.choice("span"), spec_.choice("resize"), shape_, grid);
+  }
+
+  ops::VectorOptions vector_options(const at::Tensor& q) const {
+    return {mode_, spec_.choice("span"), gate_scale(q), gate_offset(q)};
+  }
+
+  ops::BiasOptions bias_options(const at::Tensor& q) const {
+    return {.gain = gain(q), .bias_inside = spec_.choice("bias") == "inside"};
+  }
+
   void add_tables(ParameterScope& scope) {
     const int64_t exact = exact_table_rows(spec_.choice("span"), shape_.rows, shape_.cols);
     std::vector<int64_t> sizes{spec_.integer("M").value_or(exact), shape_.head_size()};

@@ -9,16 +9,19 @@ at::Tensor softmax_rows(const at::Tensor& logits) {
   return at::cat({largest, (logits.detach() - largest).exp().sum(-1, /*keepdim=*/true)}, -1);
 }
 
+at::Tensor logits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale,
+                  const at::Tensor& gain, bool bias_inside) {
+  const auto scores = at::matmul(q, k.transpose(-2, -1));
+  if (!bias.defined()) return scale * scores;
+  const auto b = per_head(widened(gain), 1, scores, 2) * bias;
+  return scale * scores + (bias_inside ? scale * b : b);
+}
+
 AttentionResult attention(const BiasedArguments& a) {
-  const auto scores = at::matmul(widened(a.q), widened(a.k).transpose(-2, -1));
-  at::Tensor logits = a.scale * scores;
-  if (a.form != Form::none) {
-    const auto gain = per_head(widened(a.gain), 1, scores, 2);
-    const auto b = gain * bias(a.ux, a.uy, a.grid, a.form);
-    logits = logits + (a.bias_inside ? a.scale * b : b);
-  }
-  const auto out = at::matmul(logits.softmax(-1), widened(a.v));
-  return {out.to(a.q.scalar_type()), softmax_rows(logits)};
+  const auto b = a.form == Form::none ? at::Tensor() : bias(a.ux, a.uy, a.grid, a.form);
+  const auto all = logits(widened(a.q), widened(a.k), b, a.scale, a.gain, a.bias_inside);
+  const auto out = at::matmul(all.softmax(-1), widened(a.v));
+  return {out.to(a.q.scalar_type()), softmax_rows(all)};
 }
 
 AttentionResult attention(const Sape2Arguments& a) {

@@ -5,29 +5,42 @@
 namespace sape2::ops::reference {
 namespace {
 
-/// ‖u_i − u_n‖ for all pairs by subtraction: exactly 0 for equal vectors, where the derivative is 0
+/// ‖u_i − u_n‖ for pairs by subtraction: exactly 0 for equal vectors, where the derivative is 0
 /// too.
-at::Tensor distances(const at::Tensor& u) {
+at::Tensor distances(const at::Tensor& some, const at::Tensor& all) {
   constexpr int64_t kNeverAsMatrixProduct = 2;
-  return at::cdist(u, u, 2.0, kNeverAsMatrixProduct);
+  return at::cdist(some, all, 2.0, kNeverAsMatrixProduct);
 }
 
-at::Tensor patch_bias(const at::Tensor& ux, const at::Tensor& uy, const Grid& grid, Form form) {
-  if (form == Form::distance) return distances(ux) + distances(uy);
-  const int64_t images = ux.size(0), heads = ux.size(1), patches = grid.patches();
-  const auto along_x = ux.view({images, heads, patches, 1, grid.cols});
-  const auto along_y = uy.view({images, heads, patches, grid.rows, 1});
-  return (along_x + along_y).reshape({images, heads, patches, patches});
+/// Entry x (`axis` −1) or y (`axis` −2) of each vector, for every patch of the grid.
+at::Tensor read_directly(const at::Tensor& some, const Grid& grid, int64_t axis) {
+  const auto along = some.unsqueeze(axis == -1 ? -2 : -1);  // (…, R, 1, W) or (…, R, H, 1)
+  auto sizes = some.sizes().vec();
+  sizes.back() = grid.rows;
+  sizes.push_back(grid.cols);
+  return along.expand(sizes).flatten(-2);
+}
+
+at::Tensor summed_parts(const at::Tensor& bias) {
+  return bias.dim() == 5 ? bias.sum(0) : bias;
 }
 
 }  // namespace
 
+std::pair<at::Tensor, at::Tensor> bias_parts(const at::Tensor& ux_some, const at::Tensor& uy_some,
+                                             const at::Tensor& ux, const at::Tensor& uy,
+                                             const Grid& grid, Form form) {
+  if (form == Form::distance) {
+    return {summed_parts(distances(ux_some, ux)), summed_parts(distances(uy_some, uy))};
+  }
+  return {summed_parts(read_directly(ux_some, grid, -1)),
+          summed_parts(read_directly(uy_some, grid, -2))};
+}
+
 at::Tensor bias(const at::Tensor& ux, const at::Tensor& uy, const Grid& grid, Form form) {
   const auto x = widened(ux).contiguous(), y = widened(uy).contiguous();
-  const auto patches =
-      x.dim() == 4 ? patch_bias(x, y, grid, form)
-                   : patch_bias(x[0], y[0], grid, form) + patch_bias(x[1], y[1], grid, form);
-  return at::constant_pad_nd(patches, {grid.prefix, 0, grid.prefix, 0});
+  const auto [along_x, along_y] = bias_parts(x, y, x, y, grid, form);
+  return at::constant_pad_nd(along_x + along_y, {grid.prefix, 0, grid.prefix, 0});
 }
 
 }  // namespace sape2::ops::reference

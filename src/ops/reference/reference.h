@@ -10,8 +10,38 @@ namespace sape2::ops::reference {
 /// Axis vectors (B, h, H·W, W) and (B, h, H·W, H); mode "qk": with a leading axis of 2.
 std::pair<at::Tensor, at::Tensor> vectors(const VectorArguments& a);
 
+/// Step 1 of stage 1 for tokens laid out in lines (…, n, d), each a row or a column of the grid:
+/// the gates (…, n, n) of each line's patches.
+at::Tensor gates(const at::Tensor& q, const at::Tensor& k, const at::Tensor& gate_scale,
+                 const at::Tensor& gate_offset);
+
+/// Step 2: the positions (…, n, n) that gates add up to, clamped to tables of `table_rows` rows.
+at::Tensor positions(const at::Tensor& gates, const std::string& span, int64_t table_rows);
+
+/// Tokens (B, h, N, d) as the rows (B, h, H, W, d) and the columns (B, h, W, H, d) of the grid.
+at::Tensor rows_of_grid(const at::Tensor& tokens, const Grid& grid);
+at::Tensor columns_of_grid(const at::Tensor& tokens, const Grid& grid);
+
+/// The bias of some patches to all, x's part and y's, each (B, h, R, H·W): `ux_some` and `uy_some`
+/// are their vectors, (B, h, R, W) and (B, h, R, H), or with a leading axis of 2 as all vectors.
+std::pair<at::Tensor, at::Tensor> bias_parts(const at::Tensor& ux_some, const at::Tensor& uy_some,
+                                             const at::Tensor& ux, const at::Tensor& uy,
+                                             const Grid& grid, Form form);
+
 /// The bias (B, h, N, N) that axis vectors make; 0 for prefix tokens.
 at::Tensor bias(const at::Tensor& ux, const at::Tensor& uy, const Grid& grid, Form form);
+
+/// The logits (B, h, R, N) of queries `q` (B, h, R, d); `bias` (B, h, R, N), or undefined: none.
+at::Tensor logits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale,
+                  const at::Tensor& gain, bool bias_inside);
+
+/// CoPE for queries `q` (B, h, R, d), all (B, h, R, N).
+struct CopeSteps {
+  at::Tensor gates, positions;
+  at::Tensor bias;  ///< what is added to scale · q·k
+  at::Tensor logits;
+};
+CopeSteps cope_steps(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e, double scale);
 
 AttentionResult attention(const BiasedArguments& a);
 AttentionResult attention(const Sape2Arguments& a);

@@ -8,6 +8,11 @@
 namespace sape2::ops::reference {
 namespace {
 
+/// The table row of position 0.
+int64_t origin_of(const std::string& span, int64_t table_rows) {
+  return span == "suffix" ? 0 : (table_rows - 1) / 2;
+}
+
 /// Σ_{j ≥ m} g_ij along the last axis.
 at::Tensor suffix_positions(const at::Tensor& gates) {
   return gates.flip({-1}).cumsum(-1).flip({-1});
@@ -26,24 +31,18 @@ at::Tensor between_positions(const at::Tensor& gates) {
 at::Tensor axis_vectors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a,
                         const at::Tensor& table, const std::string& span,
                         const at::Tensor& gate_scale, const at::Tensor& gate_offset) {
-  const auto gates = at::sigmoid(gate_scale * ordered_products(q, k) + gate_offset);
-  const int64_t last = table.size(-2) - 1;
-  const int64_t origin = span == "suffix" ? 0 : last / 2;  // the table row of position 0
-  const auto positions = (span == "suffix" ? suffix_positions(gates) : between_positions(gates))
-                             .clamp(-origin, last - origin);
+  const auto p = positions(gates(q, k, gate_scale, gate_offset), span, table.size(-2));
   const auto per_head_table =
       table.dim() == 3 ? table.view({1, table.size(0), 1, table.size(1), table.size(2)}) : table;
-  return interpolate(ordered_products(a, per_head_table), positions, origin);
+  return interpolate(ordered_products(a, per_head_table), p, origin_of(span, table.size(-2)));
 }
 
 std::pair<at::Tensor, at::Tensor> one_part(const VectorArguments& s, const at::Tensor& a,
                                            const at::Tensor& ex, const at::Tensor& ey) {
   const auto& g = s.grid;
   const int64_t images = s.q.size(0), heads = s.q.size(1), head_size = s.q.size(3);
-  const auto rows_of = [&](const at::Tensor& t) {  // (B, h, N, d) → (B, h, H, W, d)
-    return t.narrow(2, g.prefix, g.patches()).reshape({images, heads, g.rows, g.cols, head_size});
-  };
-  const auto columns_of = [&](const at::Tensor& t) { return rows_of(t).transpose(2, 3); };
+  const auto rows_of = [&](const at::Tensor& t) { return rows_of_grid(t, g); };
+  const auto columns_of = [&](const at::Tensor& t) { return columns_of_grid(t, g); };
   const auto scale = per_head(s.gate_scale, 1 / std::sqrt(double(head_size)), s.q, 3);
   const auto offset = per_head(s.gate_offset, 0, s.q, 3);
 
@@ -55,6 +54,26 @@ std::pair<at::Tensor, at::Tensor> one_part(const VectorArguments& s, const at::T
 }
 
 }  // namespace
+
+at::Tensor gates(const at::Tensor& q, const at::Tensor& k, const at::Tensor& gate_scale,
+                 const at::Tensor& gate_offset) {
+  return at::sigmoid(gate_scale * ordered_products(q, k) + gate_offset);
+}
+
+at::Tensor positions(const at::Tensor& gates, const std::string& span, int64_t table_rows) {
+  const int64_t origin = origin_of(span, table_rows);
+  return (span == "suffix" ? suffix_positions(gates) : between_positions(gates))
+      .clamp(-origin, table_rows - 1 - origin);
+}
+
+at::Tensor rows_of_grid(const at::Tensor& tokens, const Grid& grid) {
+  return tokens.narrow(2, grid.prefix, grid.patches())
+      .reshape({tokens.size(0), tokens.size(1), grid.rows, grid.cols, tokens.size(3)});
+}
+
+at::Tensor columns_of_grid(const at::Tensor& tokens, const Grid& grid) {
+  return rows_of_grid(tokens, grid).transpose(2, 3);
+}
 
 at::Tensor widened(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.to(compute_type(tensor)) : tensor;

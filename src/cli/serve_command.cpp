@@ -1,0 +1,126 @@
+#include "sape2/data/locations.h"
+#include "sape2/error.h"
+#include "sape2/nn/vit.h"
+#include "sape2/serve/server.h"
+
+#include "cli/command.h"
+#include "cli/model_argument.h"
+#include "cli/program.h"
+#include "cli/stop_signal.h"
+#include "cli/terminal.h"
+#include "cli/whole_number.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+namespace sape2::cli {
+namespace {
+
+constexpr std::size_t kMostModels = 16;
+constexpr auto kPoll = std::chrono::milliseconds(50);
+
+std::string limits_text() {
+  const serve::Limits limits;
+  return fmt::format(
+      "Limits: an upload is at most {} MiB and {} million pixels, PNG or JPEG; an image becomes "
+      "at\n"
+      "most {} patches (64×64); {} connections at once, {} requests waiting for the model; a "
+      "request\n"
+      "has to arrive within {} s and its answer to be taken within {} s; an idle connection is\n"
+      "closed after {} s. Of what clients ask for, at most {} MiB of images and {} MiB of q and k\n"
+      "are kept, the oldest go first. While it runs the server reads no file at all.\n",
+      limits.body_bytes >> 20, data::kMaxImagePixels >> 20, limits.patches, limits.clients,
+      limits.waiting, limits.request_time.count() / 1000, limits.request_time.count() / 1000,
+      limits.idle_time.count() / 1000, limits.upload_memory >> 20, limits.inspection_memory >> 20);
+}
+
+class ServeCommand : public Command {
+ public:
+  std::string name() const override { return "serve"; }
+  std::string summary() const override {
+    return "Open a local page to explore what a model's positions do";
+  }
+
+  void declare(CLI::App& app) override {
+    app.add_option("models", models_,
+                   "Model files or folders of runs (default: the model shipped with the program)")
+        ->type_name("MODEL…");
+    app.add_option("--data", data_,
+                   "Data set whose images can be picked, or none (default: cifar10 where it is "
+                   "found and the model has its classes, otherwise shapes)")
+        ->type_name("NAME");
+    app.add_option("--split", split_, "test (default) or train")
+        ->check(CLI::IsMember({"test", "train"}))
+        ->type_name("SPLIT");
+    app.add_option("--root", root_, "Folder to look for the data set in")->type_name("PATH");
+    app.add_option("--port", port_, "Port (default: 8322; 0: any free one)")
+        ->check(whole_number(0, 65535))
+        ->type_name("N");
+    app.add_option("--host", host_, "Address to listen on (default: 127.0.0.1, this machine only)")
+        ->type_name("ADDRESS");
+    app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
+    app.footer(limits_text() +
+               "Ctrl-C stops it. The API is described in docs/serve.md.\n\n"
+               "  sape2 serve runs/first runs/second --data cifar10");
+  }
+
+  int run(Terminal& terminal) override {
+    if (!serve::can_serve()) {
+      throw Error("this build has no server: install libcpp-httplib-dev and build again");
+    }
+    if (models_.empty()) models_ = {shipped_model()};
+    if (models_.size() > kMostModels) {
+      throw Error(fmt::format("{} models are given; at most {} are served at once", models_.size(),
+                              kMostModels));
+    }
+    serve::ServerOptions options{.host = host_, .port = port_, .split = split_};
+    for (const std::string& model : models_) {
+      options.models.push_back({model_name_of(model), load_model_argument(model, device_)});
+    }
+    options.dataset = chosen_dataset(options.models.front().model->config());
+    serve::Server server(std::move(options));
+    serve_until_stopped(terminal, server);
+    return kExitSuccess;
+  }
+
+ private:
+  void serve_until_stopped(const Terminal& terminal, serve::Server& server) {
+    const StopSignal stop;
+    terminal.print("serving on " + server.address() + "   (Ctrl-C stops)");
+    std::fflush(stdout);
+    std::thread thread([&] { server.run(); });
+    while (!StopSignal::requested()) std::this_thread::sleep_for(kPoll);
+    server.stop();
+    thread.join();
+    terminal.print("stopped");
+  }
+
+  std::optional<data::Dataset> chosen_dataset(const nn::ModelConfig& config) const {
+    const data::Split split = split_ == "train" ? data::Split::train : data::Split::test;
+    if (data_ == "none") return std::nullopt;
+    if (!data_.empty()) return data::load_dataset(data_, split, {.root = root_});
+    for (const char* name : {"cifar10", "cifar100", "fashion-mnist"}) {
+      if (!data::find_dataset(name, root_)) continue;
+      if (data::dataset_info(name).classes != config.vit.classes) continue;
+      data::Dataset dataset = data::load_dataset(name, split, {.root = root_});
+      if (config.class_names.empty() || config.class_names == dataset.class_names) return dataset;
+    }
+    return data::load_dataset("shapes", split, {});
+  }
+
+  std::vector<std::string> models_;
+  std::string data_, split_ = "test", root_, host_ = "127.0.0.1", device_ = "cpu";
+  int port_ = 8322;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_serve_command() {
+  return std::make_unique<ServeCommand>();
+}
+
+}  // namespace sape2::cli

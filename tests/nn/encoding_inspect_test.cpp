@@ -1,0 +1,51 @@
+#include "nn/support.h"
+
+#include <gtest/gtest.h>
+
+// What every encoding shows of its attention is what it does.
+namespace sape2::nn::testing {
+namespace {
+
+at::Tensor weights_of(const LayerFixture& f, const at::Tensor& q, const at::Tensor& k) {
+  const int64_t tokens = q.size(2), channels = q.size(3);
+  std::vector<at::Tensor> columns;
+  for (int64_t begin = 0; begin < tokens; begin += channels) {
+    const int64_t count = std::min(channels, tokens - begin);
+    at::Tensor values = at::zeros({tokens, channels}, q.options());
+    values.narrow(0, begin, count).narrow(1, 0, count).fill_diagonal_(1);
+    columns.push_back(f.attend(q, k, values.expand_as(q).contiguous()).narrow(3, 0, count));
+  }
+  return at::cat(columns, 3);
+}
+
+TEST(Inspect, ShowsTheAttentionOfEveryEncoding) {
+  const at::NoGradGuard no_grad;
+  for (const std::string& encoding : all_encodings()) {
+    SCOPED_TRACE(encoding);
+    const LayerFixture f(encoding);
+    const at::Tensor q = random_tokens(f.shape, f.grid, 11), k = random_tokens(f.shape, f.grid, 12);
+    const ops::AttentionRows rows = f.layer->inspect(q, k, f.grid, {4, 1});
+    const at::Tensor all = weights_of(f, q, k);
+    EXPECT_LT(difference(rows.attention.select(2, 0), all.select(2, f.grid.prefix + 4)), 1e-12);
+    EXPECT_LT(difference(rows.attention.select(2, 1), all.select(2, f.grid.prefix + 1)), 1e-12);
+  }
+}
+
+TEST(Inspect, SaysWhichEncodingsHaveABias) {
+  const at::NoGradGuard no_grad;
+  for (const std::string& encoding : all_encodings()) {
+    SCOPED_TRACE(encoding);
+    const LayerFixture f(encoding);
+    const at::Tensor q = random_tokens(f.shape, f.grid, 11), k = random_tokens(f.shape, f.grid, 12);
+    const ops::AttentionRows rows = f.layer->inspect(q, k, f.grid, {0});
+    const bool sape2 = encoding.starts_with("sape2"), rpe = encoding.starts_with("rpe");
+    EXPECT_EQ(rows.bias.defined(), sape2 || rpe || encoding == "cope");
+    EXPECT_EQ(rows.x.bias.defined(), sape2 || rpe);
+    EXPECT_EQ(rows.x.gates.defined(), sape2);
+    EXPECT_EQ(rows.gates.defined(), encoding == "cope");
+    EXPECT_EQ(rows.is_distance, sape2 && !encoding.starts_with("sape2-rel"));
+  }
+}
+
+}  // namespace
+}  // namespace sape2::nn::testing

@@ -1,0 +1,262 @@
+// The page of `sape2 serve` in a real browser. Screenshots are left in the folder given.
+// usage: node browser_test.mjs PROGRAM FOLDER
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const [program, folder] = process.argv.slice(2);
+mkdirSync(folder, { recursive: true });
+
+function makeModel(name, encoding) {
+  const run = join(folder, name);
+  const done = spawnSync(program, ['train', '--data', 'shapes', '--train-images', '64', '--test-images', '32',
+    '--epochs', '1', '--batch-size', '32', '--model', 'vit-micro', '--depth', '2', '--encoding', encoding,
+    '--out', run], { encoding: 'utf8' });
+  assert.ok(done.status === 0 || done.stderr.includes('exists') || done.stderr.includes('already'), done.stderr);
+  return run;
+}
+
+async function serve(models) {
+  const server = spawn(program, ['serve', ...models, '--data', 'shapes', '--port', '0']);
+  let words = '';
+  const address = await new Promise((resolve, reject) => {
+    const add = (data) => {
+      words += data;
+      const found = /http:\/\/[^\s]+/.exec(words);
+      if (found) resolve(found[0]);
+    };
+    server.stdout.on('data', add);
+    server.stderr.on('data', add);
+    server.on('exit', () => reject(new Error('the server ended: ' + words)));
+  });
+  return { server, address };
+}
+
+const models = [makeModel('sape2-k', 'sape2-k+ape'), makeModel('rope2d', 'rope2d')];
+const { server, address } = await serve(models);
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
+const steps = [];
+let page;
+
+async function step(name, work) {
+  const began = Date.now();
+  await work();
+  steps.push(name);
+  console.log(`ok  ${name}  (${Date.now() - began} ms)`);
+}
+
+const view = (number = 0) => page.locator('.view').nth(number);
+const attribute = (name, number = 0) => view(number).getAttribute(`data-${name}`);
+async function until(question, what) {
+  const end = Date.now() + 40000;
+  while (!(await question())) {
+    assert.ok(Date.now() < end, `waited in vain: ${what}`);
+    await page.waitForTimeout(20);
+  }
+}
+async function point(y, x, number = 0) {
+  const canvas = view(number).locator('.canvas-box canvas');
+  const box = await canvas.boundingBox();
+  await page.mouse.move(box.x + (x + 0.5) * box.width / 8, box.y + (y + 0.5) * box.height / 8);
+}
+const colourAt = (y, x, number = 0) => view(number).locator('.canvas-box canvas').evaluate((canvas, [row, col]) => {
+  const at = (place, size) => Math.floor((place + 0.5) * size / 8);
+  return [...canvas.getContext('2d').getImageData(at(col, canvas.width), at(row, canvas.height), 1, 1).data];
+}, [y, x]);
+const shot = (name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
+
+// An SVG's way into a PNG file: a picture with a bright disc, made by the browser itself.
+async function pictureFile(width, height) {
+  const url = await page.evaluate(([w, h]) => {
+    const canvas = document.createElement('canvas');
+    canvas.width = w;
+    canvas.height = h;
+    const paint = canvas.getContext('2d');
+    const sky = paint.createLinearGradient(0, 0, 0, h);
+    sky.addColorStop(0, '#5fa8e8');
+    sky.addColorStop(1, '#d9ecd0');
+    paint.fillStyle = sky;
+    paint.fillRect(0, 0, w, h);
+    paint.fillStyle = '#c2410c';
+    paint.beginPath();
+    paint.arc(w * 0.45, h * 0.55, Math.min(w, h) * 0.28, 0, 7);
+    paint.fill();
+    return canvas.toDataURL('image/png');
+  }, [width, height]);
+  return Buffer.from(url.split(',')[1], 'base64');
+}
+
+async function dropFile(bytes, name, type) {
+  const data = await page.evaluateHandle(([content, file, kind]) => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([Uint8Array.from(atob(content), (c) => c.charCodeAt(0))], file, { type: kind }));
+    return transfer;
+  }, [bytes.toString('base64'), name, type]);
+  await page.dispatchEvent('#drop', 'drop', { dataTransfer: data });
+}
+
+async function open(options, hash = '') {
+  const context = await browser.newContext(options);
+  const opened = await context.newPage();
+  opened.on('pageerror', (error) => { throw error; });
+  opened.on('request', (request) => assert.ok(/^(http:\/\/127\.0\.0\.1|data:|blob:)/.test(request.url()),
+    `the page asked for ${request.url()}`));
+  await opened.goto(address + hash);
+  return opened;
+}
+
+try {
+  await step('the page loads and shows the first image', async () => {
+    page = await open({ viewport: { width: 1366, height: 800 }, colorScheme: 'light' });
+    await until(async () => (await attribute('patch')) !== null, 'a first map');
+    assert.equal(await page.title(), 'SaPE² – see the positions');
+    assert.equal(await page.locator('.predictions li').count(), 5);
+    await shot('laptop-light');
+  });
+
+  await step('a hover shows the map from that patch at once', async () => {
+    let least = Infinity;
+    for (const [y, x] of [[2, 3], [5, 5], [0, 7], [7, 0], [4, 1]]) {
+      await point(y, x);
+      await until(async () => (await attribute('patch')) === `${y},${x}`, `the map from ${y},${x}`);
+      least = Math.min(least, Number(await attribute('milliseconds')));
+    }
+    console.log(`    a hover on 8×8: ${least} ms`);
+    assert.ok(least < 50, `a hover took ${least} ms`);
+    assert.match(await page.locator('#status').textContent(), /from patch 4,1/);
+  });
+
+  await step('layer, head and quantity change the map', async () => {
+    await page.locator('#opacity').fill('100');
+    await point(4, 1);
+    await until(async () => (await attribute('patch')) === '4,1', 'the map');
+    const before = await colourAt(0, 6);
+    await page.locator('#layer').fill('2');
+    await page.locator('#head').fill('1');
+    await until(async () => (await attribute('layer')) === '2' && (await attribute('head')) === '1', 'layer and head');
+    for (const name of ['bias-x', 'bias-y', 'gates', 'positions', 'attention']) {
+      await page.locator(`#what input[value="${name}"]`).check({ force: true });
+      await until(async () => (await attribute('what')) === name, name);
+    }
+    const after = await colourAt(0, 6);
+    assert.notDeepEqual(before, after);
+    await page.locator('#what input[value="positions"]').check({ force: true });
+    await until(async () => await page.locator('.curves svg polyline').count() === 2, 'two curves');
+    await shot('laptop-positions');
+  });
+
+  await step('the address leads back to the state', async () => {
+    const link = page.url();
+    assert.match(link, /what=positions/);
+    const again = await open({ viewport: { width: 1366, height: 800 } }, link.slice(address.length));
+    const before = page;
+    page = again;
+    await until(async () => (await attribute('what')) === 'positions' && (await attribute('layer')) === '2', 'the state');
+    assert.equal(await attribute('patch'), '4,1');
+    await again.context().close();
+    page = before;
+  });
+
+  await step('the keyboard moves the patch', async () => {
+    await page.locator('#what input[value="bias"]').check({ force: true });
+    await view().locator('.canvas-box canvas').focus();
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowRight');
+    await until(async () => (await attribute('patch')) === '5,2', 'patch 5,2');
+    await page.keyboard.press('End');
+    await until(async () => (await attribute('patch')) === '5,7', 'the end of the row');
+    await page.keyboard.press('s');
+    await until(async () => (await attribute('patch')) !== '5,7', 'the subject');
+  });
+
+  await step('two models side by side', async () => {
+    await page.selectOption('#model2', '1');
+    await until(async () => await page.locator('.view').count() === 2, 'a second view');
+    await until(async () => (await view(1).locator('.sentence').textContent()).includes('rope2d'), 'a sentence');
+    await page.locator('#what input[value="attention"]').check({ force: true });
+    await until(async () => (await attribute('what', 1)) === 'attention', 'attention of both');
+    await shot('laptop-compare');
+  });
+
+  await step('a dropped image is looked at', async () => {
+    await dropFile(await pictureFile(360, 240), 'disc.png', 'image/png');
+    await until(async () => /image=[0-9a-f]{32}/.test(page.url()), 'an uploaded image');
+    await page.locator('#what input[value="bias"]').check({ force: true });
+    await until(async () => (await attribute('what')) === 'bias', 'its bias');
+    await page.selectOption('#model2', '-1');
+    await until(async () => (await attribute('patch')) !== null, 'its map');
+    await shot('laptop-dropped');
+  });
+
+  await step('an oversized and a corrupt upload are refused with a sentence', async () => {
+    await dropFile(Buffer.from('this is no image'), 'bad.png', 'image/png');
+    await until(async () => (await page.locator('#message').textContent()).includes('neither PNG nor JPEG'), 'a sentence');
+    await page.locator('#file').setInputFiles({ name: 'large.png', mimeType: 'image/png', buffer: Buffer.alloc(9 << 20) });
+    await until(async () => (await page.locator('#message').textContent()).includes('at most 8 MiB'), 'a sentence');
+    await shot('laptop-refused');
+    await dropFile(await pictureFile(64, 64), 'good.png', 'image/png');
+    await until(async () => !(await page.locator('#message').isVisible()), 'the message to go');
+  });
+
+  await step('the figure can be downloaded', async () => {
+    for (const format of ['png', 'svg', 'pdf']) {
+      const [download] = await Promise.all([page.waitForEvent('download'),
+        page.locator(`#downloads a[data-format="${format}"]`).click()]);
+      const path = join(folder, `figure.${format}`);
+      await download.saveAs(path);
+      assert.ok(readFileSync(path).length > 2000, format);
+    }
+  });
+
+  await step('a grid of 64×64 stays usable', async () => {
+    await page.locator('#thumbs button').nth(2).click();
+    await page.selectOption('#size', '256');
+    await until(async () => (await page.evaluate(() => document.body.dataset.grid)) === '64×64', 'the grid');
+    await page.selectOption('#model2', '-1');
+    await page.locator('#layer').fill('1');
+    const canvas = view().locator('.canvas-box canvas');
+    const box = await canvas.boundingBox();
+    await page.mouse.move(box.x + box.width * 0.4, box.y + box.height * 0.6);
+    await until(async () => /^3[789],2[456]$/.test(await attribute('patch')), 'a patch of 64×64');
+    console.log(`    a row of 64×64: ${await attribute('milliseconds')} ms`);
+    await shot('laptop-64');
+  });
+
+  await step('dark, and colours for every vision', async () => {
+    page = await open({ viewport: { width: 1366, height: 800 }, colorScheme: 'dark' }, '#image=data:4&safe=1&y=3&x=3');
+    await until(async () => (await attribute('patch')) === '3,3', 'a map');
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
+    await shot('laptop-dark');
+    await page.locator('#theme').click();
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'light');
+  });
+
+  for (const colorScheme of ['light', 'dark']) {
+    await step(`a phone, ${colorScheme}`, async () => {
+      page = await open({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme });
+      await until(async () => (await attribute('patch')) !== null, 'a map');
+      const box = await view().locator('.canvas-box canvas').boundingBox();
+      await page.touchscreen.tap(box.x + box.width * 0.7, box.y + box.height * 0.3);
+      await until(async () => (await attribute('patch')) === '2,5', 'the tapped patch');
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `the page is ${overflow} pixels too wide`);
+      await shot(`phone-${colorScheme}`);
+    });
+  }
+} catch (error) {
+  if (page) await shot('failure').catch(() => {});
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+  const ended = new Promise((resolve) => server.on('exit', (code) => resolve(code)));
+  server.kill('SIGTERM');
+  const code = await ended;
+  if (code !== 0) {
+    console.error(`the server ended with ${code}`);
+    process.exitCode = 1;
+  }
+  writeFileSync(join(folder, 'steps.txt'), steps.join('\n') + '\n');
+}
