@@ -2,6 +2,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/buffers.h"
 #include "kernels/cuda/exchange.h"
+#include "kernels/cuda/head_calls.h"
 #include "kernels/cuda/near_vectors.h"
 #include "kernels/cuda/stage_one_sums.h"
 
@@ -35,14 +36,16 @@ AttentionParams attention_params(const AttentionInputs& in, const Geometry& geom
   return p;
 }
 
-void add_bias(AttentionParams& p, const Bias& bias, const VectorScratch& vectors) {
+AttentionParams attention_params(const AttentionInputs& in, const Geometry& geometry,
+                                 const Bias& bias) {
+  auto p = attention_params(in, geometry);
   p.gain = bias.gain;
   p.inside = bias.inside;
-  p.vectors = vectors.view();
+  return p;
 }
 
 BackwardParams backward_params(const AttentionParams& forward, const AttentionSaved& saved,
-                               const AttentionGradients& d, const BackwardScratch& scratch) {
+                               const AttentionGradients& d) {
   BackwardParams p{};
   p.forward = forward;
   p.forward.softmax = const_cast<SoftmaxRow*>(saved.softmax);  // only read
@@ -51,7 +54,6 @@ BackwardParams backward_params(const AttentionParams& forward, const AttentionSa
   p.dq = d.dq;
   p.dk = d.dk;
   p.dv = d.dv;
-  p.delta = scratch.delta;
   return p;
 }
 
@@ -102,8 +104,11 @@ void sum_dgain(SumJobs& sums, const Geometry& g, const float* partials, float* d
 
 std::size_t plain_attention_workspace(const AttentionInputs& in, bool backward) {
   check_shape(in.shape, in.dtype);
+  const auto geometry = geometry_of(in.shape, in.dtype, {});
+  const HeadCall head(in, geometry);
+  if (head.fits()) return backward ? head.backward_workspace() : 0;
   Arena arena;
-  if (backward) BackwardScratch(arena, geometry_of(in.shape, in.dtype, {}));
+  if (backward) BackwardScratch(arena, geometry);
   return arena.used();
 }
 
@@ -113,6 +118,8 @@ void plain_attention_forward(const AttentionInputs& in, const AttentionOutputs& 
   auto p = attention_params(in, forward_geometry(in, outputs));
   p.out = outputs.out;
   p.softmax = outputs.softmax;
+  const HeadCall head(in, p.geometry);
+  if (head.fits()) return head.forward(p, stream_of(launch));
   dispatch_type(in.dtype, [&](auto type) {
     attention_forward<decltype(type)>(p, BiasForm::none, stream_of(launch));
   });
@@ -121,10 +128,12 @@ void plain_attention_forward(const AttentionInputs& in, const AttentionOutputs& 
 void plain_attention_backward(const AttentionInputs& in, const AttentionSaved& saved,
                               const AttentionGradients& d, const Launch& launch) {
   check_shape(in.shape, in.dtype);
-  Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry = backward_geometry(in, saved, d);
-  const BackwardScratch scratch(arena, geometry);
-  const auto p = backward_params(attention_params(in, geometry), saved, d, scratch);
+  auto p = backward_params(attention_params(in, geometry), saved, d);
+  const HeadCall head(in, geometry);
+  if (head.fits()) return head.backward(p, {}, {}, launch);
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  p.delta = BackwardScratch(arena, geometry).delta;
   dispatch_type(in.dtype, [&](auto type) {
     attention_backward<decltype(type)>(p, BiasForm::none, stream_of(launch));
   });
@@ -135,8 +144,10 @@ void plain_attention_backward(const AttentionInputs& in, const AttentionSaved& s
 std::size_t biased_attention_workspace(const AttentionInputs& in, const AxisVectors& vectors,
                                        Form form, bool backward) {
   check_shape(in.shape, in.dtype, form, vectors.sets);
-  Arena arena;
   const auto geometry = geometry_of(in.shape, in.dtype, {});
+  const HeadCall head(in, geometry, vectors, bias_form(form, vectors.sets));
+  if (head.fits()) return backward ? head.backward_workspace() : 0;
+  Arena arena;
   VectorScratch(arena, geometry, in.dtype, form, static_cast<int>(vectors.sets), backward);
   if (backward) BackwardScratch(arena, geometry);
   return arena.used();
@@ -146,14 +157,16 @@ void biased_attention_forward(const AttentionInputs& in, const AxisVectors& vect
                               const Bias& bias, const AttentionOutputs& outputs,
                               const Launch& launch) {
   check_shape(in.shape, in.dtype, form, vectors.sets);
-  Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry = forward_geometry(in, outputs);
-  const VectorScratch scratch(arena, geometry, in.dtype, form, static_cast<int>(vectors.sets),
-                              false);
-  auto p = attention_params(in, geometry);
-  add_bias(p, bias, scratch);
+  auto p = attention_params(in, geometry, bias);
   p.out = outputs.out;
   p.softmax = outputs.softmax;
+  const HeadCall head(in, geometry, vectors, bias_form(form, vectors.sets));
+  if (head.fits()) return head.forward(p, stream_of(launch));
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const VectorScratch scratch(arena, geometry, in.dtype, form, static_cast<int>(vectors.sets),
+                              false);
+  p.vectors = scratch.view();
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
@@ -167,14 +180,17 @@ void biased_attention_backward(const AttentionInputs& in, const AxisVectors& vec
                                const AttentionGradients& d,
                                const AxisVectorGradients& vector_gradients, const Launch& launch) {
   check_shape(in.shape, in.dtype, form, vectors.sets);
-  Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry = backward_geometry(in, saved, d);
+  auto p = backward_params(attention_params(in, geometry, bias), saved, d);
+  const HeadCall head(in, geometry, vectors, bias_form(form, vectors.sets));
+  if (head.fits())
+    return head.backward(p, vector_gradients, {.dgain = vector_gradients.dgain}, launch);
+  Arena arena(launch.workspace, launch.workspace_bytes);
   const int sets = static_cast<int>(vectors.sets);
   const VectorScratch scratch(arena, geometry, in.dtype, form, sets, true);
   const BackwardScratch backward(arena, geometry);
-  auto forward = attention_params(in, geometry);
-  add_bias(forward, bias, scratch);
-  auto p = backward_params(forward, saved, d, backward);
+  p.forward.vectors = scratch.view();
+  p.delta = backward.delta;
   p.dx = scratch.gradients[0];
   p.dy = scratch.gradients[1];
   if (vector_gradients.dgain != nullptr) p.dgain = backward.dgain;
@@ -201,8 +217,10 @@ std::size_t sape2_attention_workspace(const AttentionInputs& in, const Encoding&
                                       Form form, bool backward) {
   check_shape(in.shape, in.dtype, form, sets_of(encoding));
   check_encoding(encoding);
-  Arena arena;
   const auto geometry = geometry_of(in.shape, in.dtype, {});
+  const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
+  if (head.fits()) return backward ? head.backward_workspace() : 0;
+  Arena arena;
   VectorScratch(arena, geometry, in.dtype, form, sets_of(encoding), backward);
   if (backward) {
     BackwardScratch(arena, geometry);
@@ -216,13 +234,15 @@ void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding
                              const Launch& launch) {
   check_shape(in.shape, in.dtype, form, sets_of(encoding));
   check_encoding(encoding);
-  Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry = forward_geometry(in, outputs);
-  const VectorScratch scratch(arena, geometry, in.dtype, form, sets_of(encoding), false);
-  auto p = attention_params(in, geometry);
-  add_bias(p, bias, scratch);
+  auto p = attention_params(in, geometry, bias);
   p.out = outputs.out;
   p.softmax = outputs.softmax;
+  const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
+  if (head.fits()) return head.forward(p, stream_of(launch));
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const VectorScratch scratch(arena, geometry, in.dtype, form, sets_of(encoding), false);
+  p.vectors = scratch.view();
   const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
@@ -239,16 +259,19 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
                               const Launch& launch) {
   check_shape(in.shape, in.dtype, form, sets_of(encoding));
   check_encoding(encoding);
-  Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry = backward_geometry(in, saved, d);
+  auto p = backward_params(attention_params(in, geometry, bias), saved, d);
+  const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
+  if (head.fits())
+    return head.backward(p, {}, {.encoding = encoding_gradients, .dgain = dgain}, launch);
+  Arena arena(launch.workspace, launch.workspace_bytes);
   const VectorScratch vectors(arena, geometry, in.dtype, form, sets_of(encoding), true);
   const BackwardScratch backward(arena, geometry);
   const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
   const StageOneScratch partial(arena, stage);
 
-  auto forward = attention_params(in, geometry);
-  add_bias(forward, bias, vectors);
-  auto p = backward_params(forward, saved, d, backward);
+  p.forward.vectors = vectors.view();
+  p.delta = backward.delta;
   p.dx = vectors.gradients[0];
   p.dy = vectors.gradients[1];
   if (dgain != nullptr) p.dgain = backward.dgain;

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "kernels/cuda/head_layout.h"
+
+#include <cuda_runtime.h>
+
+/// Attention of small grids, a head a block: one launch forward, one backward.
+namespace sape2::kernels::cuda {
+
+struct HeadForward {
+  AttentionParams attention;  // its vector buffers are not used
+  StageOneParams stage;       // without tables only `sets` counts
+  bool has_tables;
+  const void* given[2];  // without tables: vectors by axis, (sets, batch_heads, patches, entries)
+  HeadLayout layout;
+  int images, turns;  // a block takes every turns-th image of its head
+};
+
+struct HeadBackward {
+  HeadForward forward;
+  ConstView out, dout;
+  View dq, dk, dv;
+  void* dgiven[2];  // like HeadForward::given; null: not wanted
+  float* kept;      // (turns · heads, warps, longest line, 2 + sets, 32)
+  // Partial sums, (turns, heads, …); null: not wanted.
+  float* dtables;  // (sets, positions of x and of y, head_size)
+  float* dgate_scale;
+  float* dgate_offset;
+  float* dgain;
+};
+
+template <class T>
+void head_attention_forward(const HeadForward& p, BiasForm form, cudaStream_t stream);
+template <class T>
+void head_attention_backward(const HeadBackward& p, BiasForm form, cudaStream_t stream);
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,138 @@
+#include "kernels/cuda/head_calls.h"
+#include "kernels/cuda/reduce.h"
+
+#include <algorithm>
+
+namespace sape2::kernels::cuda {
+namespace {
+
+/// What a backward call keeps between its launches, laid out in the caller's workspace.
+struct HeadScratch {
+  float *kept, *dtables, *dgate_scale, *dgate_offset, *dgain;
+
+  HeadScratch(Arena& arena, const HeadForward& p, BiasForm form) {
+    const auto& g = p.attention.geometry;
+    const std::int64_t blocks = std::int64_t(p.turns) * g.heads;
+    const int sets_apart = form == BiasForm::distance_pair ? 2 : 1;
+    const std::int64_t longest = std::max(g.rows, g.cols);
+    const std::int64_t positions = p.stage.axes[0].positions + p.stage.axes[1].positions;
+    kept = arena.take_floats(
+        p.has_tables ? blocks * p.layout.warps * longest * (kHeadKept + sets_apart) * 32 : 0);
+    dtables = arena.take_floats(p.has_tables ? blocks * p.stage.sets * positions * g.head_size : 0);
+    dgate_scale = arena.take_floats(blocks);
+    dgate_offset = arena.take_floats(blocks);
+    dgain = arena.take_floats(blocks);
+  }
+};
+
+/// One number of each block.
+void add_sum(SumJobs& sums, const float* partials, float* out) {
+  SumJob job;
+  job.parts[0] = {partials, 1, 1, 0};
+  job.out = out;
+  sums.add(job);
+}
+
+}  // namespace
+
+HeadCall::HeadCall(const AttentionInputs& in, const Geometry& g)
+    : dtype_(in.dtype), scale_(in.scale), form_(BiasForm::none) {
+  stage_.geometry = g;
+}
+
+HeadCall::HeadCall(const AttentionInputs& in, const Geometry& g, const AxisVectors& vectors,
+                   BiasForm form)
+    : dtype_(in.dtype), scale_(in.scale), form_(form), given_{vectors.x, vectors.y} {
+  stage_.geometry = g;
+  stage_.sets = static_cast<int>(vectors.sets);
+}
+
+HeadCall::HeadCall(const AttentionInputs& in, const Geometry& g, const Encoding& encoding,
+                   BiasForm form)
+    : dtype_(in.dtype),
+      scale_(in.scale),
+      form_(form),
+      stage_(stage_one_params(g, in.q, in.k, encoding)),
+      has_tables_(true),
+      tables_per_head_(encoding.tables_per_head),
+      table_rows_(encoding.positions) {}
+
+bool HeadCall::fits() const {
+  return fits_head(stage_.geometry, dtype_, scale_, form_, axes(), stage_.sets);
+}
+
+HeadForward HeadCall::forward_params(const AttentionParams& p, bool backward) const {
+  const auto& g = stage_.geometry;
+  HeadForward head{.attention = p,
+                   .stage = stage_,
+                   .has_tables = has_tables_,
+                   .given = {given_[0], given_[1]},
+                   .layout = head_layout(g, form_, axes(), stage_.sets, backward),
+                   .images = static_cast<int>(g.batch_heads / g.heads)};
+  head.turns = head_turns(g, form_, head.layout);
+  return head;
+}
+
+std::size_t HeadCall::backward_workspace() const {
+  AttentionParams p{};
+  p.geometry = stage_.geometry;
+  Arena arena;
+  HeadScratch(arena, forward_params(p, true), form_);
+  return arena.used();
+}
+
+void HeadCall::forward(const AttentionParams& p, cudaStream_t stream) const {
+  const auto head = forward_params(p, false);
+  if (dtype_ == DType::bfloat16) return head_attention_forward<Bf16>(head, form_, stream);
+  head_attention_forward<Fp16>(head, form_, stream);
+}
+
+void HeadCall::backward(const BackwardParams& p, const AxisVectorGradients& vectors,
+                        const HeadParameterGradients& parameters, const Launch& launch) const {
+  HeadBackward head{.forward = forward_params(p.forward, true),
+                    .out = p.out,
+                    .dout = p.dout,
+                    .dq = p.dq,
+                    .dk = p.dk,
+                    .dv = p.dv,
+                    .dgiven = {vectors.dx, vectors.dy}};
+  Arena arena(launch.workspace, launch.workspace_bytes);
+  const HeadScratch scratch(arena, head.forward, form_);
+  const auto& wanted = parameters.encoding;
+  SumJobs sums{.images = head.forward.turns, .heads = stage_.geometry.heads};
+  if (has_tables_) {
+    head.kept = scratch.kept;
+    const std::int64_t head_size = stage_.geometry.head_size;
+    const std::int64_t positions = stage_.axes[0].positions + stage_.axes[1].positions;
+    for (int set = 0; set < stage_.sets; ++set)
+      for (int axis = 0; axis < 2; ++axis) {
+        const auto& lines = stage_.axes[axis];
+        const auto& tables = set == 0 && stage_.first_from_q ? wanted.q_tables : wanted.k_tables;
+        SumJob job;
+        job.parts[0] = {scratch.dtables, 1, stage_.sets * positions * head_size,
+                        (set * positions + axis * stage_.axes[0].positions) * head_size};
+        job.out = axis ? tables.dy : tables.dx;
+        job.out_elements = table_rows_ * head_size;
+        job.first = lines.table_first * head_size;
+        job.elements = lines.positions * head_size;
+        job.per_head = tables_per_head_;
+        sums.add(job);
+        if (job.out != nullptr) head.dtables = scratch.dtables;
+      }
+    if (wanted.dgate_scale != nullptr) head.dgate_scale = scratch.dgate_scale;
+    if (wanted.dgate_offset != nullptr) head.dgate_offset = scratch.dgate_offset;
+    add_sum(sums, scratch.dgate_scale, wanted.dgate_scale);
+    add_sum(sums, scratch.dgate_offset, wanted.dgate_offset);
+  }
+  if (parameters.dgain != nullptr) head.dgain = scratch.dgain;
+  add_sum(sums, scratch.dgain, parameters.dgain);
+  const auto stream = stream_of(launch);
+  if (dtype_ == DType::bfloat16) {
+    head_attention_backward<Bf16>(head, form_, stream);
+  } else {
+    head_attention_backward<Fp16>(head, form_, stream);
+  }
+  add_partial_sums(sums, stream);
+}
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,158 @@
+#pragma once
+
+#include "kernels/cuda/head_logits.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/softmax.cuh"
+
+/// Attention forward, a head a block: both stages, no more memory than inputs and outputs.
+namespace sape2::kernels::cuda {
+
+/// The bound from which the compiler works out how many registers a thread may have; a block never
+/// has more than kHeadMostWarps.
+template <int Size, BiasForm Form>
+inline constexpr int kHeadThreads = head_warps(Size, Form) * 32;
+
+template <class T, int Size, BiasForm Form>
+__global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
+    head_forward_kernel(const __grid_constant__ HeadForward p) {
+  constexpr bool kDistance = kIsDistance<Form>;
+  constexpr int kSets = kHeadSets<Form>;
+  constexpr int kChunk = kDistance ? 4 : 8;  // eights of keys whose logits are held at once
+  constexpr int kRow = kRowBytes<Size>;
+  extern __shared__ __align__(128) unsigned char shared[];
+  const auto& l = p.layout;
+  const auto& g = p.attention.geometry;
+  const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
+  const Lane lane;
+  const int warp = threadIdx.x / 32, own_row = warp * 16;
+  const LanePlaces<Size> places;
+  const std::uint32_t base = shared_address(shared);
+  const std::uint32_t keys = base + l.k + places.b_rows, values_at = base + l.v + places.b_columns;
+  auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
+  float* const values = reinterpret_cast<float*>(shared + l.square + warp * l.scratch);
+  float* const lines = values + 16 * l.value_pitch;
+
+  note_tokens(l, g, tokens);
+  __syncthreads();
+  for (int image = turn; image < p.images; image += p.turns) {
+    const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
+    {
+      const SlotCopies<T, Size> copies(tokens, own_row);
+      copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
+      copies.start(shared + l.k, head_of<T>(p.attention.k, image, head), g);
+      commit_copies();
+      copies.start(shared + l.v, head_of<T>(p.attention.v, image, head), g);
+      commit_copies();
+    }
+    if (p.has_tables && image == turn) load_tables<T, Size>(p, head, shared + l.tables);
+    wait_for_copies<1>();
+    __syncthreads();
+
+    const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
+    if constexpr (Form != BiasForm::none) {
+      make_vectors<false, Form>(
+          p, own_row, head, batch_head, own_q,
+          {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows}, lines,
+          values, {});
+      if constexpr (kDistance) {
+        __syncthreads();
+#pragma unroll
+        for (int set = 0; set < kSets; ++set)
+          HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
+            return reinterpret_cast<const float*>(shared + l.square + slot / 16 * l.scratch) +
+                   16 * l.value_pitch + (set * 16 + slot % 16) * l.line_pitch;
+          });
+      }
+    }
+    wait_for_copies<0>();
+    __syncthreads();
+
+    const HeadLogits<T, Form> bias(p, head, lines, 1.0F, {0.0F, 0.0F});
+    [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+    [[maybe_unused]] NearRows<T> near_rows[kSets];
+    if constexpr (kDistance) {
+#pragma unroll
+      for (int set = 0; set < kSets; ++set)
+        near_rows[set].begin(HeadNear<T>(l, shared, set), own_row);
+    }
+    OnlineSoftmax softmax;
+    float out[Size / 8][4] = {};
+#pragma unroll 1
+    for (int first = 0; first < l.slots; first += kChunk * 8) {
+      float logits[kChunk][4];
+#pragma unroll
+      for (int piece = 0; piece < kChunk; piece += 2) {
+        const int slot = first + piece * 8;
+        auto& pair = reinterpret_cast<float(&)[2][4]>(logits[piece]);
+        if (slot < l.slots) {
+          multiply(pair, own_q, keys + slot * kRow);
+          bias.make(pair, p, slot);
+          if constexpr (kDistance) {
+#pragma unroll
+            for (int set = 0; set < kSets; ++set)
+              bias.add_distances(pair, p, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
+                                 slot);
+          }
+        } else {
+#pragma unroll
+          for (int e = 0; e < 8; ++e) pair[e / 4][e % 4] = -INFINITY;
+        }
+      }
+      softmax.update(logits, out);
+#pragma unroll
+      for (int piece = 0; piece < kChunk; piece += 2)
+        if (first + piece * 8 < l.slots)
+          multiply_add_columns<T>(out, as_a<T>(logits[piece], logits[piece + 1]),
+                                  values_at + (first + piece * 8) * kRow);
+    }
+    softmax.finish();
+    if (p.attention.softmax != nullptr && lane.t == 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int token = tokens[own_row + lane.g + 8 * half];
+        if (token >= 0)
+          p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
+                                                                softmax.sum[half]};
+      }
+    }
+    store_slots(head_of<T>(p.attention.out, image, head), out, tokens + own_row,
+                {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, g);
+    __syncthreads();
+  }
+}
+
+/// Calls use(integral_constant) with the compiled head size.
+template <class Use>
+void dispatch_small_head(int head_size, Use use) {
+  if (head_size <= 16) return use(std::integral_constant<int, 16>());
+  if (head_size <= 32) return use(std::integral_constant<int, 32>());
+  return use(std::integral_constant<int, 64>());
+}
+
+/// Calls use(integral_constant) with the form.
+template <class Use>
+void dispatch_form(BiasForm form, Use use) {
+  switch (form) {
+    case BiasForm::none:
+      return use(std::integral_constant<BiasForm, BiasForm::none>());
+    case BiasForm::direct:
+      return use(std::integral_constant<BiasForm, BiasForm::direct>());
+    case BiasForm::distance:
+      return use(std::integral_constant<BiasForm, BiasForm::distance>());
+    case BiasForm::distance_pair:
+      return use(std::integral_constant<BiasForm, BiasForm::distance_pair>());
+  }
+}
+
+template <class T>
+void head_attention_forward(const HeadForward& p, BiasForm form, cudaStream_t stream) {
+  const auto& g = p.attention.geometry;
+  dispatch_small_head(g.head_size, [&](auto size) {
+    dispatch_form(form, [&](auto compiled) {
+      launch(head_forward_kernel<T, decltype(size)::value, decltype(compiled)::value>,
+             std::int64_t(p.turns) * g.heads, 1, p.layout.warps * 32, p.layout.bytes, stream, p);
+    });
+  });
+}
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,257 @@
+#pragma once
+
+#include "kernels/cuda/head_logits.cuh"
+
+/// From the logits' gradients of a whole head, in shared memory, to those of its vectors.
+namespace sape2::kernels::cuda {
+
+/// dout · out of the warp's rows: `out` is read early, multiplied once dout has arrived.
+template <class T, int Size>
+struct RowsDelta {
+  using Copies = SlotCopies<T, Size>;
+  uint4 pieces[Copies::kSweeps];
+
+  __device__ RowsDelta(const Copies& copies, const HeadView<const T>& out, const Geometry& g) {
+#pragma unroll
+    for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
+      const int token = copies.tokens[sweep];
+      pieces[sweep] = {};
+      if (token < 0 || copies.column >= g.head_size) continue;
+      const T* const row = out.row(token) + copies.column;
+      if (g.aligned) {
+        pieces[sweep] = *reinterpret_cast<const uint4*>(row);
+      } else {
+        std::uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int left = g.head_size - copies.column - 2 * i;
+          words[i] =
+              pack<T>(left > 0 ? widen(row[2 * i]) : 0.0F, left > 1 ? widen(row[2 * i + 1]) : 0.0F);
+        }
+        pieces[sweep] = {words[0], words[1], words[2], words[3]};
+      }
+    }
+  }
+
+  __device__ void finish(const unsigned char* dout, int own_row, float* deltas) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
+      const int row = own_row + (sweep * 32 + lane) / Copies::kLanes;
+      const auto other = *reinterpret_cast<const uint4*>(
+          dout + LanePlaces<Size>::place(row, lane % Copies::kLanes));
+      const std::uint32_t a[4] = {pieces[sweep].x, pieces[sweep].y, pieces[sweep].z,
+                                  pieces[sweep].w};
+      const std::uint32_t b[4] = {other.x, other.y, other.z, other.w};
+      float sum = 0.0F;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 left = unpack<T>(a[i]), right = unpack<T>(b[i]);
+        sum += left.x * right.x + left.y * right.y;
+      }
+#pragma unroll
+      for (int step = Copies::kLanes / 2; step > 0; step /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+      if (lane % Copies::kLanes == 0) deltas[row] = sum;
+    }
+  }
+};
+
+/// The direct form: sums along grid columns and rows, made by products with zeros and ones.
+template <class T>
+struct DirectSums {
+  static constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f80u : 0x3c00u;
+  static constexpr std::uint32_t kOnes = kOne << 16 | kOne;
+  float along_x[2][4] = {};
+  FragmentB<T> x[2], y;  // key → its column, first and second eight; key → its row
+
+  __device__ explicit DirectSums(const HeadLayout& l) {
+    const Lane lane;
+    const std::uint32_t same =
+        (2 * lane.t == lane.g ? kOne : 0u) | (2 * lane.t + 1 == lane.g ? kOne << 16 : 0u);
+    const bool wide = l.row_width == 16;
+    x[0] = {same, wide ? 0u : same};
+    x[1] = {0u, wide ? same : 0u};
+    y = {wide || lane.g == 0 ? kOnes : 0u, wide || lane.g == 1 ? kOnes : 0u};
+  }
+
+  /// `gradient`: of sixteen keys from `slot` on; returns this lane's share of Σ gradient · y_i. The
+  /// warp's y vectors give way to their gradients.
+  __device__ float add(FragmentA<T> gradient, const HeadLayout& l, int slot, float factor,
+                       float* lines) {
+    if (slot >= l.grid_slots) return 0.0F;
+    const bool second = slot + 8 < l.grid_slots;
+    if (!second) gradient.r[2] = gradient.r[3] = 0u;
+    multiply_add(along_x[0], gradient, x[0]);
+    const bool wide = l.row_width == 16;
+    if (wide) multiply_add(along_x[1], gradient, x[1]);
+    float sum[4] = {};
+    multiply_add(sum, gradient, y);
+    const Lane lane;
+    float with_bias = 0.0F;
+    if (lane.t == 0) {
+      float* const top = lines + lane.g * l.line_pitch + l.row_width + grid_row(l, slot);
+      float* const bottom = top + 8 * l.line_pitch;
+      with_bias = sum[0] * top[0] + sum[2] * bottom[0];
+      top[0] = sum[0] * factor;
+      bottom[0] = sum[2] * factor;
+      if (!wide && second) {
+        with_bias += sum[1] * top[1] + sum[3] * bottom[1];
+        top[1] = sum[1] * factor;
+        bottom[1] = sum[3] * factor;
+      }
+    }
+    return with_bias;
+  }
+
+  /// The same for x, at the end.
+  __device__ float finish(const HeadLayout& l, int cols, float factor, float* lines) const {
+    const Lane lane;
+    float with_bias = 0.0F;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int column = e / 4 * 8 + 2 * lane.t + e % 2;
+      if (column >= cols) continue;
+      float& place = lines[(lane.g + e % 4 / 2 * 8) * l.line_pitch + column];
+      with_bias += along_x[e / 4][e % 4] * place;
+      place = along_x[e / 4][e % 4] * factor;
+    }
+    return with_bias;
+  }
+};
+
+/// The distance form, once the whole square is known: with ω = (gradient both ways round) /
+/// distance, dU_i = Σ_n ω_in (u_i − u_n), here u_i·Σω − ω·U with the same rounded ω in both.
+/// Returns this lane's share of Σ gradient · bias if wanted.
+template <class T>
+__device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int own_row,
+                                    const HeadNear<T>& near, const Padded<T>& square, float factor,
+                                    bool bias_wanted, float* lines) {
+  constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f803f80u : 0x3c003c00u;
+  const Lane lane;
+  const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+  NearRows<T> rows;
+  rows.begin(near, own_row);
+  const std::uint32_t there = square.a(own_row), back = square.b_rows(0) + own_row * 2;
+  const std::uint32_t others = near.tile.a(0);
+  float with_bias = 0.0F;
+  float sum[2][2][4] = {}, more[2][4] = {};  // by axis; y beyond 16
+  float weight[2][4] = {};                   // Σω, the same in every column
+#pragma unroll 1
+  for (int slot = 0; slot < l.grid_slots; slot += 16) {
+    FragmentA<T> one_way, other_way;
+    load_matrices(one_way.r, there + slot * 2);
+    load_turned(other_way.r, back + slot * square.pitch);
+    float both[2][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 a = unpack<T>(one_way.r[i]), b = unpack<T>(other_way.r[i]);
+      const bool used = on_grid[i % 2] && slot + 8 * (i / 2) < l.grid_slots;
+      both[i / 2][i % 2 * 2] = used ? a.x + b.x : 0.0F;
+      both[i / 2][i % 2 * 2 + 1] = used ? a.y + b.y : 0.0F;
+    }
+#pragma unroll
+    for (int axis = 0; axis < 2; ++axis) {
+      float d[2][4];
+      rows.squared(d, near, axis, slot);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        float& square_distance = d[e / 4][e % 4];
+        const float inverse = fast_inverse_root(square_distance);
+        if (bias_wanted && on_grid[e % 4 / 2] && slot + e / 4 * 8 < l.grid_slots) {
+          const float2 pair = unpack<T>(one_way.r[e / 4 * 2 + e % 4 / 2]);
+          with_bias += (e % 2 ? pair.y : pair.x) * (square_distance * inverse);
+        }
+        square_distance = both[e / 4][e % 4] * inverse;
+      }
+      const auto omega = as_a<T>(d[0], d[1]);
+      multiply_add(weight[axis], omega, FragmentB<T>{kOne, kOne});
+      std::uint32_t b[4];
+      load_turned(b, others + slot * near.tile.pitch + 32 * axis);
+      multiply_add_pair<T>(sum[axis][0], sum[axis][1], omega, b);
+      if (axis == 1 && near.long_y) {
+        load_turned(b, others + slot * near.tile.pitch + 64);
+        multiply_add_pair<T>(more[0], more[1], omega, b);
+      }
+    }
+  }
+#pragma unroll
+  for (int part = 0; part < 3; ++part) {
+    if (part == 2 && !near.long_y) break;
+    const int axis = part > 0;
+    const int first = part == 2 ? 16 : 0, entries = axis ? g.rows : g.cols;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int entry = first + e / 4 * 8 + 2 * lane.t + e % 2, row = lane.g + e % 4 / 2 * 8;
+      if (entry >= entries) continue;
+      const float u = widen(near.tile.row(own_row + row)[axis * 16 + entry]);
+      const float others_share = part == 2 ? more[e / 4][e % 4] : sum[axis][e / 4][e % 4];
+      lines[row * l.line_pitch + axis * l.row_width + entry] =
+          factor * (weight[axis][e % 4 / 2 * 2] * u - others_share);
+    }
+  }
+  return with_bias;
+}
+
+/// Gradients of given vectors, of this lane's patch and axis; all sets get the same where the
+/// kernel holds their sum.
+template <class T>
+__device__ void write_line(const HeadBackward& p, const LineWalk& walk, std::int64_t batch_head,
+                           int slot, int axis, int first_set, int sets, const float* from) {
+  if (p.dgiven[axis] == nullptr || !walk.is_patch) return;
+  const auto& g = p.forward.attention.geometry;
+  const auto& l = p.forward.layout;
+  const std::int64_t patches = g.tokens - g.prefix;
+  const int patch = slot / l.row_width * g.cols + slot % l.row_width;
+  for (int set = first_set; set < first_set + sets; ++set)
+    for (int m = 0; m < walk.length; ++m)
+      static_cast<T*>(
+          p.dgiven[axis])[((set * g.batch_heads + batch_head) * patches + patch) * walk.length +
+                          m] = narrow<T>(from[m]);
+}
+
+/// This block's partial sums of the tables' gradients: binsᵀ · source, sixteen table rows and
+/// sixteen channels a turn. `source`: LanePlaces::b_columns of the tokens.
+template <class T, int Size>
+__device__ void add_table_gradients(const HeadBackward& p, int set, bool first,
+                                    const Padded<T>& bins, std::uint32_t source) {
+  const auto& l = p.forward.layout;
+  const auto& axes = p.forward.stage.axes;
+  const int head_size = p.forward.attention.geometry.head_size;
+  const Lane lane;
+  const std::uint32_t turned = bins.b_rows(0);
+  float* const partial = p.dtables + (std::int64_t(blockIdx.x) * p.forward.stage.sets + set) *
+                                         (axes[0].positions + axes[1].positions) * head_size;
+  constexpr int kAcross = Size / 16;
+#pragma unroll 1
+  for (int unit = threadIdx.x / 32; unit < l.table_rows / 16 * kAcross; unit += l.warps) {
+    const int row = unit / kAcross * 16, column = unit % kAcross;
+    const int axis = row >= l.second_table;
+    const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;
+    const int channel = column * 16 + 2 * lane.t;
+    float* const to = partial + (axis * axes[0].positions + bin) * head_size + channel;
+    bool used[8];
+    float before[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
+      used[e] = bin + down < rows && channel + across < head_size;
+      before[e] = used[e] && !first ? to[down * head_size + across] : 0.0F;
+    }
+    float c[2][4] = {};
+    const std::uint32_t from = next_columns<Size>(source, column);
+#pragma unroll 2
+    for (int slot = 0; slot < l.grid_slots; slot += 16) {
+      FragmentA<T> a;
+      std::uint32_t b[4];
+      load_turned(a.r, turned + slot * bins.pitch + row * 2);
+      load_turned(b, from + slot * kRowBytes<Size>);
+      multiply_add_pair<T>(c[0], c[1], a, b);
+    }
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      if (used[e]) to[e % 4 / 2 * 8 * head_size + e / 4 * 8 + e % 2] = before[e] + c[e / 4][e % 4];
+  }
+}
+
+}  // namespace sape2::kernels::cuda

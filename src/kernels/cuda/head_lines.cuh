@@ -1,0 +1,350 @@
+#pragma once
+
+#include "kernels/cuda/head_attention.h"
+#include "kernels/cuda/head_matrix.cuh"
+
+/// Stage 1 of a warp's 16 patches. Scores along lines are read off q·k; then a lane takes one patch
+/// and one axis and walks along that line: lanes 0–15 rows of the grid, lanes 16–31 columns.
+namespace sape2::kernels::cuda {
+
+/// The order in which a lane walks: away from where positions begin, so that positions are running
+/// sums. Span::suffix: from the end of the line; Span::between: from the patch to the right, then
+/// from the patch to the left.
+struct LineWalk {
+  int length = 0, own = 0;
+  int steps = 0;  // 0 for a slot without a patch
+  int turn = 0;   // the step at which sums begin anew
+  bool between, is_patch = false;
+
+  __device__ LineWalk(const HeadLayout& l, const Geometry& g, Span span, int slot, int axis)
+      : between(span == Span::between) {
+    const int y = l.row_width == 16 ? slot / 16 : slot / 8, x = slot & (l.row_width - 1);
+    length = axis ? g.rows : g.cols;
+    if (y >= g.rows || x >= g.cols) return;
+    is_patch = true;
+    own = axis ? y : x;
+    steps = between ? length - 1 : length;
+    turn = between ? length - 1 - own : 0;
+  }
+  __device__ bool forward(int step) const { return !between || step < turn; }
+  __device__ int place(int step) const {
+    return between ? (step < turn ? own + 1 + step : length - 2 - step) : length - 1 - step;
+  }
+};
+
+/// A position moved into the table's reach; one that is no number stays so.
+__device__ inline float clamped(float position, float low, float high) {
+  float result;
+  asm("{.reg .f32 t;\n max.NaN.f32 t, %1, %2;\n min.NaN.f32 %0, t, %3;}\n"
+      : "=f"(result)
+      : "f"(position), "f"(low), "f"(high));
+  return result;
+}
+
+/// Where a clamped position lies between table row `row` and the next: weight is the next one's.
+/// No number gives some row and a weight that is none.
+struct TablePlace {
+  int row;
+  float weight;
+
+  __device__ TablePlace(float position, int origin) {
+    const float down = floorf(position);
+    weight = position - down;
+    row = static_cast<int>(down) + origin;
+  }
+};
+
+__device__ inline float gate_of(float x) {
+  return __fdividef(1.0F, 1.0F + __expf(-x));
+}
+
+/// A head's tables of all sets, rounded, below each other.
+template <class T, int Size>
+__device__ void load_tables(const HeadForward& p, int head, unsigned char* shared) {
+  const auto& l = p.layout;
+  const int head_size = p.stage.geometry.head_size;
+  constexpr int kPairs = Size / 2;
+  for (int set = 0; set < p.stage.sets; ++set)
+#pragma unroll
+    for (int axis = 0; axis < 2; ++axis) {
+      const auto& lines = p.stage.axes[axis];
+      const int first = axis ? l.second_table : 0;
+      const int rows = (axis ? l.table_rows : l.second_table) - first;
+      const float* const from = p.stage.tables[set][axis] + head * p.stage.table_head_stride +
+                                std::int64_t(lines.table_first) * head_size;
+      const int column = threadIdx.x % kPairs * 2;
+      unsigned char* const tile = shared + (set * l.table_rows + first) * kRowBytes<Size>;
+      const int step = blockDim.x / kPairs;
+#pragma unroll 4
+      for (int row = threadIdx.x / kPairs; row < rows; row += step) {
+        const bool used = row < lines.positions;
+        const float* const pair = from + row * head_size + column;
+        const float left = used && column < head_size ? pair[0] : 0.0F;
+        const float right = used && column + 1 < head_size ? pair[1] : 0.0F;
+        *reinterpret_cast<std::uint32_t*>(tile + LanePlaces<Size>::place(row, column / 8) +
+                                          column % 8 * 2) = pack<T>(left, right);
+      }
+    }
+}
+
+/// q·k of the warp's patches with the patches of their grid rows and columns. `keys`:
+/// LanePlaces::b_rows of the keys' first row.
+template <class T, int Size>
+__device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, Size>& q,
+                            std::uint32_t keys, float* lines) {
+  const Lane lane;
+  const bool diagonal = lane.t == lane.g / 2, odd = lane.g % 2;
+  float* const top = lines + lane.g * l.line_pitch;
+  float* const bottom = top + 8 * l.line_pitch;
+  if (l.row_width == 8) {  // sixteen slots: two grid rows
+#pragma unroll 2
+    for (int slot = 0; slot < l.grid_slots; slot += 16) {
+      float c[2][4];
+      multiply(c, q, keys + slot * kRowBytes<Size>);
+      const int y = l.row_width + slot / 8;
+      if (diagonal) {
+        top[y] = odd ? c[0][1] : c[0][0];
+        bottom[y] = odd ? c[0][3] : c[0][2];
+        if (slot + 8 < l.grid_slots) {
+          top[y + 1] = odd ? c[1][1] : c[1][0];
+          bottom[y + 1] = odd ? c[1][3] : c[1][2];
+        }
+      }
+      if (slot == own_row) {
+        top[2 * lane.t] = c[0][0];
+        top[2 * lane.t + 1] = c[0][1];
+        bottom[2 * lane.t] = c[1][2];
+        bottom[2 * lane.t + 1] = c[1][3];
+      }
+    }
+    return;
+  }
+#pragma unroll 2
+  for (int slot = 0; slot < l.grid_slots; slot += 16) {  // one grid row
+    float c[2][4];
+    multiply(c, q, keys + slot * kRowBytes<Size>);
+    const int y = l.row_width + slot / 16;
+    if (diagonal) {
+      top[y] = odd ? c[0][1] : c[0][0];
+      bottom[y] = odd ? c[1][3] : c[1][2];
+    }
+    if (slot == own_row) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int x = e / 2 * 8 + 2 * lane.t + e % 2;
+        top[x] = c[e / 2][e % 2];
+        bottom[x] = c[e / 2][2 + e % 2];
+      }
+    }
+  }
+}
+
+/// a·table of the warp's patches, summed over the sets from `first` on, as values[row][table row].
+/// `tables`: LanePlaces::b_rows of the first table; `own_k`: LanePlaces::a of the warp's keys.
+template <class T, int Size>
+__device__ void table_values(const HeadForward& p, std::uint32_t tables, int first, int sets,
+                             const RowsAsA<T, Size>& q, std::uint32_t own_k, float* values) {
+  const Lane lane;
+  const auto& l = p.layout;
+#pragma unroll 1
+  for (int row = 0; row < l.table_rows; row += 16) {
+    float c[2][4] = {};
+    for (int set = first; set < first + sets; ++set) {
+      const std::uint32_t table = tables + (set * l.table_rows + row) * kRowBytes<Size>;
+      const bool from_q = set == 0 && p.stage.first_from_q;
+#pragma unroll
+      for (int i = 0; i < Size / 16; ++i) {
+        std::uint32_t b[4];
+        load_matrices(b, next_columns<Size>(table, i));
+        FragmentA<T> a = q.k[i];
+        if (!from_q) load_matrices(a.r, next_columns<Size>(own_k, i));
+        multiply_add_pair<T>(c[0], c[1], a, b);
+      }
+    }
+    float* const to = values + lane.g * l.value_pitch + row + 2 * lane.t;
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      to[e / 2 % 2 * 8 * l.value_pitch + e / 4 * 8 + e % 2] = c[e / 4][e % 4];
+  }
+}
+
+/// What the backward walk needs of the forward one, kept lane by lane: clamped position, score, and
+/// a slope for each set.
+template <int Sets>
+struct KeptLine {
+  static constexpr int kNumbers = kHeadKept + Sets;
+  float* data;  // this warp's, at this lane
+
+  __device__ float& at(int place, int number) const {
+    return data[(place * kNumbers + number) * 32];
+  }
+};
+
+/// The gates' numbers of one head.
+struct Gates {
+  float scale, offset;
+
+  __device__ Gates(const StageOneParams& p, int head)
+      : scale(per_head(p.gate_scale, head, 1.0F / sqrtf(p.geometry.head_size))),
+        offset(per_head(p.gate_offset, head, 0.0F)) {}
+  __device__ float operator()(float score) const { return gate_of(scale * score + offset); }
+};
+
+/// Steps of a walk taken together, so that their loads do not wait for each other.
+inline constexpr int kStepsAtOnce = 4;
+
+/// Vectors of this lane's patch and axis from scores and table values; `to` may be `scores`. With
+/// `Keep`, also what the way back needs.
+template <bool Keep, int Sets>
+__device__ void walk_line(const LineWalk& walk, const AxisLines& axis, const Gates& gates,
+                          const float* scores, const float* values, float* to, int set,
+                          const KeptLine<Sets>& kept) {
+  const int origin = axis.origin;
+  const float low = -origin, high = axis.positions - 1 - origin;
+  float sum = 0.0F;
+#pragma unroll 1
+  for (int first = 0; first < walk.steps; first += kStepsAtOnce) {
+    int m[kStepsAtOnce];
+    float score[kStepsAtOnce], gate[kStepsAtOnce], free[kStepsAtOnce], position[kStepsAtOnce];
+    float weight[kStepsAtOnce], below[kStepsAtOnce], slope[kStepsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      m[i] = walk.place(min(first + i, walk.steps - 1));
+      score[i] = scores[m[i]];
+    }
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) gate[i] = gates(score[i]);
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      sum = (first + i == walk.turn ? 0.0F : sum) + gate[i];
+      free[i] = walk.forward(first + i) ? sum : -sum;
+      position[i] = clamped(free[i], low, high);
+      const TablePlace at(position[i], origin);
+      weight[i] = at.weight;
+      below[i] = values[at.row];
+      slope[i] = values[at.row + 1] - below[i];
+    }
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      if (first + i >= walk.steps) break;
+      to[m[i]] = weight[i] == 0.0F ? below[i] : fmaf(weight[i], slope[i], below[i]);
+      if constexpr (Keep) {
+        if (set == 0) {
+          kept.at(m[i], 0) = position[i];
+          kept.at(m[i], 1) = score[i];
+        }
+        kept.at(m[i], kHeadKept + set) =
+            free[i] != position[i] || weight[i] == 0.0F ? 0.0F : slope[i];
+      }
+    }
+  }
+  if (walk.is_patch) {
+    if (walk.between) to[walk.own] = values[origin];
+  } else {
+    for (int m = 0; m < walk.length; ++m) to[m] = 0.0F;
+  }
+}
+
+/// The gradients of one patch's table values along one axis. Neighbours on a walk have positions at
+/// most one apart, so two sums suffice; they are written at every step, and what is written last
+/// stays. Only the row of position 0 is met by both parts of a walk.
+template <class T>
+struct TableBins {
+  int at = -16;  // the sums belong to rows `at` and `at + 1`
+  float lower = 0.0F, upper = 0.0F;
+
+  /// `begin`: what row `centre` has got before.
+  __device__ void add(T* bins, const TablePlace& place, float d, int centre, float begin) {
+    const int moved = place.row - at;
+    const float entered = place.row == centre ? begin : 0.0F;
+    const float low = moved == 0 ? lower : moved == 1 ? upper : entered;
+    const float high = moved == 0 ? upper : moved == -1 ? lower : 0.0F;
+    at = place.row;
+    lower = fmaf(-place.weight, d, low + d);
+    upper = fmaf(place.weight, d, high);
+    bins[at] = narrow<T>(lower);
+    bins[at + 1] = narrow<T>(upper);
+  }
+};
+
+/// A lane's shares of the gates' gradients.
+struct GateSums {
+  float scale = 0.0F, offset = 0.0F;
+};
+
+/// The way back along this lane's line: gradients of vectors to those of table values, into `bins`,
+/// and of scores, added to the patch's row of the square in units of the logits' scale.
+template <class T, int Sets>
+__device__ void walk_line_back(const LineWalk& walk, const HeadLayout& l, const AxisLines& axis,
+                               bool along_y, const Gates& gates, float logit_scale,
+                               const float* const (&gradients)[Sets], const KeptLine<Sets>& kept,
+                               T* const (&bins)[Sets], T* row, int slot, GateSums& sums) {
+  const int origin = axis.origin, centre = walk.between ? origin : -1;
+  const float unit = gates.scale / logit_scale;
+  const int column = slot & (l.row_width - 1);
+  T* const on_line = row + (along_y ? column : slot - column);
+  const int stride = along_y ? l.row_width : 1;
+  TableBins<T> table[Sets];
+  float centre_sum[Sets] = {};
+  float sum = 0.0F, own_gradient = 0.0F;
+  const auto add_own = [&] {
+    if (!walk.between) return;
+#pragma unroll
+    for (int set = 0; set < Sets; ++set) {
+      table[set].add(bins[set], TablePlace(0.0F, origin), gradients[set][walk.own], -1, 0.0F);
+      centre_sum[set] = table[set].lower;
+      table[set].at = -16;
+    }
+  };
+#pragma unroll 1
+  for (int last = walk.steps - 1; last >= 0; last -= kStepsAtOnce) {
+    int m[kStepsAtOnce];
+    float numbers[kStepsAtOnce][kHeadKept + Sets], d[kStepsAtOnce][Sets], dt[kStepsAtOnce];
+    T before[kStepsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      m[i] = walk.place(max(last - i, 0));
+#pragma unroll
+      for (int n = 0; n < kHeadKept + Sets; ++n) numbers[i][n] = kept.at(m[i], n);
+#pragma unroll
+      for (int set = 0; set < Sets; ++set) d[i][set] = gradients[set][m[i]];
+      before[i] = on_line[m[i] * stride];
+    }
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      const float gate = gates(numbers[i][1]);
+      dt[i] = gate * (1.0F - gate);
+    }
+#pragma unroll
+    for (int i = 0; i < kStepsAtOnce; ++i) {
+      const int step = last - i;
+      if (step < 0) break;
+      if (walk.between && step + 1 == walk.turn) {
+        sum = 0.0F;
+        add_own();
+      }
+      const TablePlace place(numbers[i][0], origin);
+#pragma unroll
+      for (int set = 0; set < Sets; ++set) {
+        sum += d[i][set] * numbers[i][kHeadKept + set];
+        table[set].add(bins[set], place, d[i][set], centre, centre_sum[set]);
+      }
+      dt[i] *= walk.forward(step) ? sum : -sum;
+      sums.scale += dt[i] * numbers[i][1];
+      sums.offset += dt[i];
+      if (m[i] == walk.own) {
+        own_gradient = unit * dt[i];
+      } else {
+        on_line[m[i] * stride] = narrow<T>(fmaf(unit, dt[i], widen(before[i])));
+      }
+    }
+  }
+  // The last patch of a line has nobody to its right.
+  if (walk.is_patch && walk.turn == 0) add_own();
+  // Both axes of a patch meet at the patch itself.
+  own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
+  if (!along_y && walk.is_patch && !walk.between)
+    row[slot] = narrow<T>(widen(row[slot]) + own_gradient);
+}
+
+}  // namespace sape2::kernels::cuda

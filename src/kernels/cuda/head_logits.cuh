@@ -1,0 +1,160 @@
+#pragma once
+
+#include "kernels/cuda/head_lines.cuh"
+#include "kernels/cuda/head_near.cuh"
+
+/// Scores of a warp's 16 queries with sixteen keys, made logits.
+namespace sape2::kernels::cuda {
+
+template <BiasForm Form>
+inline constexpr int kHeadSets = Form == BiasForm::distance_pair ? 2 : 1;
+
+/// The bias's factor in a logit.
+template <BiasForm Form>
+__device__ float bias_factor(const AttentionParams& p, int head) {
+  if constexpr (Form == BiasForm::none) return 0.0F;
+  return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
+}
+
+/// Logits times `unit`, less a number of each row.
+template <class T, BiasForm Form>
+struct HeadLogits {
+  float scale, factor;
+  // By column of the grid: the direct form's x_i, times `factor`, else 0; less `less`; −∞ beside
+  // the grid. A lane's columns are the same in every second eight of keys (row width 16), or in
+  // each (8).
+  float along_x[2][4];
+  const float* along_y;  // the direct form's y_i of this lane's first row
+  int second_row;        // from there to its other row's
+  int shift;             // eights of keys to grid rows
+  float less_row[2];
+
+  /// `lines`: the warp's vectors, for the direct form.
+  __device__ HeadLogits(const HeadForward& p, int head, const float* lines, float unit,
+                        const float (&less)[2])
+      : scale(p.attention.scale * unit), factor(bias_factor<Form>(p.attention, head) * unit) {
+    const auto& l = p.layout;
+    const Lane lane;
+    along_y = lines + lane.g * l.line_pitch + l.row_width;
+    second_row = 8 * l.line_pitch;
+    shift = l.row_width == 16 ? 1 : 0;
+    less_row[0] = less[0];
+    less_row[1] = less[1];
+#pragma unroll
+    for (int eight = 0; eight < 2; ++eight)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int x = (eight * 8 & (l.row_width - 1)) + 2 * lane.t + e % 2;
+        float value = 0.0F;
+        if constexpr (Form == BiasForm::direct)
+          value = factor * lines[(lane.g + e / 2 * 8) * l.line_pitch + x];
+        along_x[eight][e] = x < p.attention.geometry.cols ? value - less[e / 2] : -INFINITY;
+      }
+  }
+
+  __device__ void make(float (&c)[2][4], const HeadForward& p, int slot) const {
+#pragma unroll
+    for (int piece = 0; piece < 2; ++piece) {
+      if (slot + 8 * piece < p.layout.grid_slots) {
+        float y[2] = {0.0F, 0.0F};
+        if constexpr (Form == BiasForm::direct) {
+          const float* const at = along_y + (slot / 8 + piece >> shift);
+          y[0] = factor * at[0];
+          y[1] = factor * at[second_row];
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          c[piece][e] = fmaf(c[piece][e], scale, along_x[piece][e] + y[e / 2]);
+      } else {
+        const int first = slot + 8 * piece - p.layout.grid_slots + 2 * Lane().t;
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          c[piece][e] = first + e % 2 < p.attention.geometry.prefix
+                            ? fmaf(c[piece][e], scale, -less_row[e / 2])
+                            : -INFINITY;
+      }
+    }
+  }
+
+  /// Adds one set's distances.
+  __device__ void add_distances(float (&c)[2][4], const HeadForward& p, const HeadNear<T>& near,
+                                const NearRows<T>& rows, const bool (&on_grid)[2], int slot) const {
+    float d[2][2][4];
+    rows.squared(d[0], near, 0, slot);
+    rows.squared(d[1], near, 1, slot);
+#pragma unroll
+    for (int piece = 0; piece < 2; ++piece)
+      if (slot + 8 * piece < p.layout.grid_slots) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          // Written so that a number that is none stays so.
+          const float x = d[0][piece][e] < 0.0F ? 0.0F : d[0][piece][e];
+          const float y = d[1][piece][e] < 0.0F ? 0.0F : d[1][piece][e];
+          c[piece][e] =
+              fmaf(on_grid[e / 2] ? factor : 0.0F, fast_root(x) + fast_root(y), c[piece][e]);
+        }
+      }
+  }
+};
+
+/// Vectors that are given, of this lane's patch and axis.
+template <class T>
+__device__ void read_line(const HeadForward& p, const LineWalk& walk, std::int64_t batch_head,
+                          int slot, int axis, int first_set, int sets, float* to) {
+  const auto& g = p.attention.geometry;
+  const auto& l = p.layout;
+  const std::int64_t patches = g.tokens - g.prefix;
+  const int patch = slot / l.row_width * g.cols + slot % l.row_width;
+  for (int m = 0; m < walk.length; ++m) {
+    float sum = 0.0F;
+    for (int set = first_set; set < first_set + sets && walk.is_patch; ++set)
+      sum += widen(static_cast<const T*>(
+          p.given[axis])[((set * g.batch_heads + batch_head) * patches + patch) * walk.length + m]);
+    to[m] = sum;
+  }
+}
+
+/// Addresses in shared memory that stage 1 reads.
+struct StageOnePlaces {
+  std::uint32_t keys;    // LanePlaces::b_rows of all keys
+  std::uint32_t own_k;   // LanePlaces::a of the warp's
+  std::uint32_t tables;  // LanePlaces::b_rows
+};
+
+/// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
+/// set behind the other; `values` is scratch.
+template <bool Keep, BiasForm Form, class T, int Size>
+__device__ void make_vectors(const HeadForward& p, int own_row, int head, std::int64_t batch_head,
+                             const RowsAsA<T, Size>& q, const StageOnePlaces& places, float* lines,
+                             float* values, const KeptLine<kHeadSets<Form>>& kept) {
+  constexpr int kSets = kHeadSets<Form>;
+  const auto& l = p.layout;
+  const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16;
+  const LineWalk walk(l, p.attention.geometry, p.stage.span, own_row + row, axis);
+  const int in_line = row * l.line_pitch + axis * l.row_width;
+  const int merged = Form == BiasForm::direct ? p.stage.sets : 1;
+  if (!p.has_tables) {
+#pragma unroll
+    for (int set = 0; set < kSets; ++set)
+      read_line<T>(p, walk, batch_head, own_row + row, axis, set, merged,
+                   lines + set * 16 * l.line_pitch + in_line);
+    __syncwarp();
+    return;
+  }
+  // The last set's vectors take the place of the scores.
+  float* const scores = lines + (kSets - 1) * 16 * l.line_pitch;
+  line_scores(l, own_row, q, places.keys, scores);
+  const Gates gates(p.stage, head);
+#pragma unroll
+  for (int set = 0; set < kSets; ++set) {
+    __syncwarp();
+    table_values<T, Size>(p, places.tables, set, merged, q, places.own_k, values);
+    __syncwarp();
+    walk_line<Keep>(walk, p.stage.axes[axis], gates, scores + in_line,
+                    values + row * l.value_pitch + axis * l.second_table,
+                    lines + set * 16 * l.line_pitch + in_line, set, kept);
+  }
+  __syncwarp();
+}
+
+}  // namespace sape2::kernels::cuda

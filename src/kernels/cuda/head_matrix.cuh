@@ -1,0 +1,207 @@
+#pragma once
+
+#include "kernels/cuda/head_layout.h"
+#include "kernels/cuda/mma.cuh"
+
+/// Matrices of a whole head in shared memory. Tokens and tables are `Tile`s of `Size` columns; they
+/// are read through addresses that are worked out once a lane, since a head is small enough for
+/// address arithmetic to be most of the work.
+namespace sape2::kernels::cuda {
+
+/// Bytes of a row of a `Tile` with this many columns.
+template <int Size>
+inline constexpr int kRowBytes = Size == 64 ? 128 : 2 * Size + 16;
+
+/// Sixteen columns further.
+template <int Size>
+__device__ std::uint32_t next_columns(std::uint32_t address, int sixteens) {
+  return Size == 64 ? address ^ 32 * sixteens : address + 32 * sixteens;
+}
+
+/// Where this lane reads in matrix loads from row 0, column 0 of a tile.
+template <int Size>
+struct LanePlaces {
+  std::uint32_t a;          // as A
+  std::uint32_t b_rows;     // as B = tileᵀ
+  std::uint32_t b_columns;  // as B = tile
+
+  __device__ LanePlaces() {
+    const int lane = threadIdx.x % 32, eight = lane / 8;
+    a = place(lane % 16, lane / 16);
+    b_rows = place(lane % 8 + eight / 2 * 8, eight % 2);
+    b_columns = place(lane % 8 + eight % 2 * 8, eight / 2);
+  }
+  __device__ static std::uint32_t place(int row, int piece) {
+    return row * kRowBytes<Size> + (Size == 64 ? piece ^ row % 8 : piece) * 16;
+  }
+};
+
+__device__ inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+__device__ inline void load_turned(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+
+/// c (two pieces) += a · b, b as two neighbouring pieces.
+template <class T>
+__device__ void multiply_add_pair(float (&left)[4], float (&right)[4], const FragmentA<T>& a,
+                                  const std::uint32_t (&b)[4]) {
+  multiply_add(left, a, FragmentB<T>{b[0], b[1]});
+  multiply_add(right, a, FragmentB<T>{b[2], b[3]});
+}
+
+/// Sixteen rows of a tile as A.
+template <class T, int Size>
+struct RowsAsA {
+  FragmentA<T> k[Size / 16];
+
+  __device__ explicit RowsAsA(std::uint32_t address) {
+#pragma unroll
+    for (int i = 0; i < Size / 16; ++i) load_matrices(k[i].r, next_columns<Size>(address, i));
+  }
+};
+
+/// c = a · tileᵀ for sixteen rows of the tile; `address`: LanePlaces::b_rows there.
+template <class T, int Size>
+__device__ void multiply(float (&c)[2][4], const RowsAsA<T, Size>& a, std::uint32_t address) {
+#pragma unroll
+  for (int e = 0; e < 8; ++e) c[e / 4][e % 4] = 0.0F;
+#pragma unroll
+  for (int i = 0; i < Size / 16; ++i) {
+    std::uint32_t b[4];
+    load_matrices(b, next_columns<Size>(address, i));
+    multiply_add_pair<T>(c[0], c[1], a.k[i], b);
+  }
+}
+
+/// c += a · tile for sixteen rows of the tile; `address`: LanePlaces::b_columns there.
+template <class T, int Pieces>
+__device__ void multiply_add_columns(float (&c)[Pieces][4], const FragmentA<T>& a,
+                                     std::uint32_t address) {
+#pragma unroll
+  for (int i = 0; i < Pieces / 2; ++i) {
+    std::uint32_t b[4];
+    load_turned(b, next_columns<Pieces * 8>(address, i));
+    multiply_add_pair<T>(c[2 * i], c[2 * i + 1], a, b);
+  }
+}
+
+/// A matrix of 16-bit numbers whose width is only known at run time: rows of `pitch` bytes, an odd
+/// number of 16-byte pieces.
+template <class T>
+struct Padded {
+  unsigned char* data;
+  int pitch;
+
+  __device__ T* row(int index) const { return reinterpret_cast<T*>(data + index * pitch); }
+  /// Where this lane reads rows row … row+15 from column 0 on, as A or, turned, as B.
+  __device__ std::uint32_t a(int row) const {
+    const int lane = threadIdx.x % 32;
+    return shared_address(data + (row + lane % 16) * pitch + lane / 16 * 16);
+  }
+  /// Where it reads them as B = matrixᵀ or, turned, as A = matrixᵀ.
+  __device__ std::uint32_t b_rows(int row) const {
+    const int lane = threadIdx.x % 32, eight = lane / 8;
+    return shared_address(data + (row + lane % 8 + eight / 2 * 8) * pitch + eight % 2 * 16);
+  }
+};
+
+/// The token of every slot.
+__device__ inline void note_tokens(const HeadLayout& l, const Geometry& g, std::int16_t* tokens) {
+  for (int slot = threadIdx.x; slot < l.slots; slot += blockDim.x) {
+    const int y = slot / l.row_width, x = slot % l.row_width;
+    const int prefix = slot - l.grid_slots;
+    tokens[slot] = y < g.rows ? (x < g.cols ? g.prefix + y * g.cols + x : -1)
+                              : (prefix < g.prefix ? prefix : -1);
+  }
+}
+
+/// Copies a warp's sixteen slots, a few 16-byte pieces a lane.
+template <class T, int Size>
+struct SlotCopies {
+  static constexpr int kLanes = Size / 8, kSweeps = kLanes / 2;
+  int tokens[kSweeps];
+  int first, column;
+
+  __device__ SlotCopies(const std::int16_t* all, int first_slot) : first(first_slot) {
+    const int lane = threadIdx.x % 32;
+    column = lane % kLanes * 8;
+#pragma unroll
+    for (int sweep = 0; sweep < kSweeps; ++sweep) tokens[sweep] = all[row(sweep)];
+  }
+  __device__ int row(int sweep) const {
+    return first + (sweep * 32 + threadIdx.x % 32) / kLanes;
+  }
+
+  __device__ void start(unsigned char* tile, const HeadView<const T>& from,
+                        const Geometry& g) const {
+    if (g.aligned) {
+      const bool in_head = column < g.head_size;
+      const T* const source = from.data + (in_head ? column : 0);
+#pragma unroll
+      for (int sweep = 0; sweep < kSweeps; ++sweep)
+        copy_async_16(tile + LanePlaces<Size>::place(row(sweep), column / 8),
+                      source + max(tokens[sweep], 0) * from.token_stride,
+                      in_head && tokens[sweep] >= 0);
+      return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < kSweeps * 8; ++i) {
+      const int c = column + i % 8;
+      int token = -1;
+#pragma unroll
+      for (int sweep = 0; sweep < kSweeps; ++sweep)
+        if (sweep == i / 8) token = tokens[sweep];
+      const bool valid = token >= 0 && c < g.head_size;
+      reinterpret_cast<T*>(tile + LanePlaces<Size>::place(row(i / 8), column / 8))[i % 8] =
+          valid ? from.row(token)[c] : narrow<T>(0.0F);
+    }
+  }
+};
+
+/// A warp's sixteen rows of a result, times `factor`, to the tokens in its slots.
+template <class T, int Pieces>
+__device__ void store_slots(const HeadView<T>& to, const float (&c)[Pieces][4],
+                            const std::int16_t* own_tokens, const float (&factor)[2],
+                            const Geometry& g) {
+  const Lane lane;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int token = own_tokens[lane.g + 8 * half];
+    if (token < 0) continue;
+    T* const row = to.row(token);
+    if (g.aligned && g.head_size == Pieces * 8) {
+#pragma unroll
+      for (int piece = 0; piece < Pieces; ++piece)
+        *reinterpret_cast<std::uint32_t*>(row + piece * 8 + 2 * lane.t) =
+            pack<T>(c[piece][2 * half] * factor[half], c[piece][2 * half + 1] * factor[half]);
+    } else {
+      store_row(row, c, half, factor[half], g.head_size, false);
+    }
+  }
+}
+
+/// Where eight neighbouring slots stand: their grid row, or −1.
+__device__ inline int grid_row(const HeadLayout& l, int first) {
+  return first < l.grid_slots ? (l.row_width == 16 ? first / 16 : first / 8) : -1;
+}
+
+/// The sum over a block of any number of warps, in a fixed order; for thread 0.
+__device__ inline float head_sum(float x, float* shared) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  float sum = 0.0F;
+  if (threadIdx.x == 0)
+    for (int warp = 0; warp < blockDim.x / 32; ++warp) sum += shared[warp];
+  return sum;
+}
+
+}  // namespace sape2::kernels::cuda

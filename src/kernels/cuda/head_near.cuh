@@ -1,0 +1,140 @@
+#pragma once
+
+#include "kernels/cuda/head_matrix.cuh"
+
+/// The distance form within a head: vectors shifted by a common one, which distances do not notice,
+/// and rounded; |u − w|² = |u|² + |w|² − 2u·w, all three from the same tensor-core sums, so that
+/// equal vectors are at distance exactly 0.
+namespace sape2::kernels::cuda {
+
+__device__ inline float fast_root(float x) {
+  float root;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
+}
+/// 1/√x, 0 where x is 0 or, by rounding, less.
+__device__ inline float fast_inverse_root(float x) {
+  float inverse;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return x < 1e-30F ? 0.0F : inverse;
+}
+
+/// The shift is the mean of a few patches spread over the grid.
+inline constexpr int kHeadShiftSamples = 16;
+
+/// One set of a head's vectors, x in columns 0–15, y behind them.
+template <class T>
+struct HeadNear {
+  static constexpr int kSecond = 16;
+  Padded<T> tile;
+  float* norms;  // (axis, slot)
+  int slots;
+  bool long_y;  // more than 16 rows
+
+  __device__ HeadNear(const HeadLayout& l, unsigned char* shared, int set)
+      : tile{shared + l.near + set * l.slots * l.near_pitch, l.near_pitch},
+        norms(reinterpret_cast<float*>(shared + l.norms) + set * 2 * l.slots),
+        slots(l.slots),
+        long_y(l.near_pitch > 5 * 16) {}
+
+  /// This warp's rows; `line_of(slot)` finds the exact vectors of any slot.
+  template <class LineOf>
+  __device__ void make(const HeadLayout& l, const Geometry& g, int own_row, LineOf line_of) const {
+    const int lane = threadIdx.x % 32, width = long_y ? 48 : 32;
+    const int patches = g.rows * g.cols, samples = min(kHeadShiftSamples, patches);
+    const int patch = min(lane, samples - 1) * (patches / samples);
+    const int sample = patch / g.cols * l.row_width + patch % g.cols;
+    for (int first = 0; first < width; first += 32) {
+      const int column = first + lane, axis = column >= kSecond, entry = column - axis * kSecond;
+      const bool used = column < width && entry < (axis ? g.rows : g.cols);
+      const int place = used ? entry + axis * l.row_width : 0;
+      float shift = 0.0F;
+#pragma unroll 4
+      for (int s = 0; s < samples; ++s)
+        shift += line_of(__shfl_sync(0xffffffffu, sample, s))[place];
+      shift /= samples;
+      if (column >= width) continue;
+#pragma unroll 4
+      for (int row = 0; row < 16; ++row) {
+        const int slot = own_row + row;
+        const bool patch_here = slot < l.grid_slots && (slot & (l.row_width - 1)) < g.cols;
+        tile.row(slot)[column] =
+            narrow<T>(used && patch_here ? line_of(slot)[place] - shift : 0.0F);
+      }
+    }
+    __syncwarp();
+    const Lane at;
+#pragma unroll
+    for (int axis = 0; axis < 2; ++axis) {
+      float c[2][4] = {};
+      products(c, axis, own_row, tile.b_rows(own_row));
+      if (at.t == at.g / 2) {
+        float* const to = norms + axis * slots + own_row + at.g;
+        to[0] = at.g % 2 ? c[0][1] : c[0][0];
+        to[8] = at.g % 2 ? c[1][3] : c[1][2];
+      }
+    }
+  }
+
+  /// c += u · w of the warp's rows with sixteen others along one axis; every product of two vectors
+  /// is summed in this one order.
+  __device__ void products(float (&c)[2][4], int axis, int own_row, std::uint32_t others) const {
+    for (int i = axis; i < (axis && long_y ? 3 : axis + 1); ++i) {
+      std::uint32_t b[4];
+      FragmentA<T> a;
+      load_matrices(a.r, tile.a(own_row) + 32 * i);
+      load_matrices(b, others + 32 * i);
+      multiply_add_pair<T>(c[0], c[1], a, b);
+    }
+  }
+};
+
+/// The distances of the warp's rows from all others.
+template <class T>
+struct NearRows {
+  FragmentA<T> own[2];
+  float own_norms[2][2];
+  std::uint32_t others;
+  const float* norms;
+  int own_row;
+
+  __device__ void begin(const HeadNear<T>& near, int row) {
+    others = near.tile.b_rows(0);
+    norms = near.norms + 2 * Lane().t;
+    own_row = row;
+#pragma unroll
+    for (int axis = 0; axis < 2; ++axis) {
+      load_matrices(own[axis].r, near.tile.a(row) + 32 * axis);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        own_norms[axis][half] = near.norms[axis * near.slots + row + Lane().g + 8 * half];
+    }
+  }
+
+  /// Squared distances from sixteen slots along one axis; rounding may leave less than 0.
+  __device__ void squared(float (&d)[2][4], const HeadNear<T>& near, int axis, int slot) const {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) d[e / 4][e % 4] = 0.0F;
+    const std::uint32_t there = others + slot * near.tile.pitch;
+    std::uint32_t b[4];
+    load_matrices(b, there + 32 * axis);
+    multiply_add_pair<T>(d[0], d[1], own[axis], b);
+    if (axis == 1 && near.long_y) {
+      FragmentA<T> a;
+      load_matrices(a.r, near.tile.a(own_row) + 64);
+      load_matrices(b, there + 64);
+      multiply_add_pair<T>(d[0], d[1], a, b);
+    }
+#pragma unroll
+    for (int piece = 0; piece < 2; ++piece) {
+      const auto columns =
+          *reinterpret_cast<const float2*>(norms + axis * near.slots + slot + piece * 8);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        d[piece][e] =
+            fmaf(-2.0F, d[piece][e], own_norms[axis][e / 2] + (e % 2 ? columns.y : columns.x));
+    }
+  }
+};
+
+}  // namespace sape2::kernels::cuda
