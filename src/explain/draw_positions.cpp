@@ -21,9 +21,7 @@ bool numbered(const ops::Grid& grid) {
 }
 
 std::string position_text(double value) {
-  std::string text = fmt::format("{:.1f}", std::abs(value) < 0.05 ? 0.0 : value);
-  if (text.starts_with('-')) text.replace(0, 1, "−");
-  return text;
+  return fmt::format("{}{:.1f}", value <= -0.05 ? "−" : "", std::abs(value));
 }
 
 std::string whole_text(std::int64_t value) {

@@ -106,9 +106,8 @@ std::pair<std::string, std::string> ends_of(ScaleKind kind) {
 }
 
 std::string number_text(double value, int digits) {
-  std::string text = fmt::format("{:.{}g}", std::abs(value) < 1e-12 ? 0 : value, digits);
-  if (text.starts_with('-')) text.replace(0, 1, "−");
-  return text;
+  const double shown = std::abs(value) < 1e-12 ? 0 : value;
+  return fmt::format("{}{:.{}g}", shown < 0 ? "−" : "", std::abs(shown), digits);
 }
 
 void draw_scale(Canvas& canvas, double left, double top, double height, ScaleKind kind,

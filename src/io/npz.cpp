@@ -21,7 +21,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "arrays are written as they lie in memory");
 
-constexpr std::uint16_t kVersion = 20;  // ZIP 2.0
+constexpr std::uint16_t kZipVersion = 20;  // ZIP 2.0
 constexpr std::uint16_t kNameIsUtf8 = 0x0800;
 constexpr std::uint16_t kFirstDayOfDos = 0x0021;  // 1 January 1980: files depend on content alone
 constexpr std::uint64_t kLargestZip = std::numeric_limits<std::uint32_t>::max();
@@ -100,7 +100,7 @@ std::uint32_t checksum_of(std::string_view header, std::string_view data) {
 
 // What a local header and the central directory both say of an entry.
 Record& describe(Record& record, const Entry& entry) {
-  return record.u16(kVersion)
+  return record.u16(kZipVersion)
       .u16(kNameIsUtf8)
       .u16(0)  // stored
       .u16(0)
@@ -146,7 +146,7 @@ void write_npz(const std::filesystem::path& path, const NamedTensors& tensors) {
   const std::uint64_t directory = offset;
   for (const Entry& entry : entries) {
     Record central;
-    describe(central.u32(0x02014b50).u16(kVersion), entry)
+    describe(central.u32(0x02014b50).u16(kZipVersion), entry)
         .u16(0)
         .u16(0)
         .u16(0)
