@@ -48,7 +48,8 @@ class EvalCommand : public Command {
     app.add_option("--images", images_, "Use the first N images only")
         ->check(whole_number(1, kMostImages))
         ->type_name("N");
-    app.add_option("--batch-size", options_.batch_size, "Images at a time (default: 256, on a GPU 2048)")
+    app.add_option("--batch-size", options_.batch_size,
+                   "Images at a time (default: 256, on a GPU 2048)")
         ->check(whole_number(1, kMostImages))
         ->type_name("N");
     app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");

@@ -1,7 +1,5 @@
 #include "ops/reference_backend.h"
 
-#include <ATen/ATen.h>
-
 #include "ops/checks.h"
 #include "ops/reference/reference.h"
 
