@@ -71,18 +71,40 @@ __device__ inline int window_first(const AxisLines& axis, int own) {
   return max(axis.origin - own, 0);
 }
 
-/// Where a position lies: between rows `below` and `above` of a patch's window, which are one where
-/// it is an integer or clamped. A position that is no number gets some row and a weight that is
-/// none.
+/// ⌊x⌋ as a number and as bits, without the slow conversion unit: added to this, rounding down, a
+/// number of fewer than 22 binary places leaves its floor in the last bits.
+inline constexpr float kFloorShift = 12582912.0F;  // 1.5 · 2^23
+struct Floor {
+  float value;
+  int bits;
+  __device__ explicit Floor(float x) {
+    const float shifted = __fadd_rd(x, kFloorShift);
+    value = shifted - kFloorShift;
+    bits = __float_as_int(shifted) - __float_as_int(kFloorShift);
+  }
+};
+
+/// A position where tables have one; what is no number stays so.
+__device__ inline float clamped_position(float position, const AxisLines& axis) {
+  const float low = -axis.origin, high = axis.positions - 1 - axis.origin;
+  float p;
+  asm("{.reg .f32 x; max.NaN.f32 x, %1, %2; min.NaN.f32 %0, x, %3;}"
+      : "=f"(p)
+      : "f"(position), "f"(low), "f"(high));
+  return p;
+}
+
+/// Where a clamped position lies: between rows `below` and `above` of a window that begins at table
+/// row `first`; they are one where it is an integer. A position that is no number gets some row and
+/// a weight that is none.
 struct Between {
   int below, above;
   float weight;
 
   __device__ Between(float position, const AxisLines& axis, int first) {
-    const float low = -axis.origin, high = axis.positions - 1 - axis.origin;
-    const float down = floorf(fminf(fmaxf(position, low), high));
-    weight = position < low || position > high ? 0.0F : position - down;
-    below = max(static_cast<int>(down) + axis.origin - first, 0);
+    const Floor floor(position);
+    weight = position - floor.value;
+    below = min(max(floor.bits + axis.origin - first, 0), window_rows(axis) - 1);
     above = below + (weight > 0.0F);
   }
 };
@@ -188,7 +210,8 @@ __device__ void sum_by_span(float (&line)[Pieces][4], Span span, int own) {
     }
 }
 
-/// Positions of a warp's patches from their scores; what lies behind the line's end means nothing.
+/// Positions of a warp's patches from their scores, clamped; what lies behind the line's end means
+/// nothing.
 template <class T, int Pieces>
 __device__ void line_positions(float (&position)[Pieces][4], const float (&score)[Pieces][4],
                                const AxisLines& axis, Span span, int own, float gate_scale,
@@ -201,6 +224,10 @@ __device__ void line_positions(float (&position)[Pieces][4], const float (&score
     position[piece][e] = sigmoid<T>(gate_scale * score[piece][e] + gate_offset);
   });
   sum_by_span<true>(position, span, own);
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) position[piece][e] = clamped_position(position[piece][e], axis);
 }
 
 /// What a patch's window holds of a table row, 0 outside of it.

@@ -15,9 +15,9 @@ struct StageOneBackwardAxis {
 };
 
 /// The float32 scratch of one warp: positions of its patches, then the table's values, which give
-/// way to their gradients.
+/// way to their gradients, and room for the gradients of the lines' second halves.
 __host__ __device__ inline int warp_scratch(const AxisLines& axis) {
-  return 16 * (line_pitch(axis) + table_pitch(axis));
+  return 16 * (line_pitch(axis) + 2 * table_pitch(axis));
 }
 
 template <class T, int HeadSize>
@@ -27,26 +27,28 @@ int stage_one_backward_bytes(const AxisLines& axis, int turns) {
          kWarps / turns * warp_scratch(axis) * 4 + axis.group_rows * 4;
 }
 
-/// Gradient of interpolation for one patch: d spread over the table values' gradients. Positions
-/// go up or down a line in small steps, so sums stay in registers until a step leaves their row.
+/// Gradient of interpolation for places first … last−1 of one patch: d spread over the table
+/// values' gradients. `places` are positions counted from the window's first row; they go up or
+/// down a line in small steps, so sums stay in registers until a step leaves their row.
 template <class Number>
-__device__ void spread_over_table(const AxisLines& axis, int window,
-                                  const float* __restrict__ positions, const Number* __restrict__ d,
-                                  float* __restrict__ dz) {
+__device__ void spread_over_table(int first, int last, int rows, const float* __restrict__ places,
+                                  const Number* __restrict__ d, float* __restrict__ dz) {
   int row = 0;
   float below = 0.0F, above = 0.0F;
-#pragma unroll 8
-  for (int m = 0; m < axis.length; ++m) {
-    const Between at(positions[m], axis, window);
-    const float dm = widen(d[m]);
-    if (at.below != row) {
+#pragma unroll 4
+  for (int m = first; m < last; ++m) {
+    const float place = places[m], dm = widen(d[m]);
+    const Floor floor(place);
+    const int next = min(max(floor.bits, 0), rows - 1);
+    if (next != row) {
       dz[row] += below;
       dz[row + 1] += above;
-      row = at.below;
+      row = next;
       below = above = 0.0F;
     }
-    below = fmaf(1.0F - at.weight, dm, below);
-    above = fmaf(at.weight, dm, above);
+    const float part = (place - floor.value) * dm;
+    above += part;
+    below += dm - part;
   }
   dz[row] += below;
   dz[row + 1] += above;
@@ -133,7 +135,7 @@ __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int hea
 }
 
 template <class T, int HeadSize, int Pieces>
-__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pieces <= 8 ? 3 : 1)
+__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pieces <= 8 ? 2 : 1)
     stage_one_backward_kernel(const __grid_constant__ StageOneBackwardAxis params) {
   constexpr int kPieces = HeadSize / 8;
   constexpr int kRounds = Pieces > 8 ? 2 : 1;
@@ -219,21 +221,30 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
               float d[Pieces][4];
               load_gradients(d, vector_of(at.g), vector_of(at.g + 8), axis.length);
               __syncwarp();
+              const int windows[2] = {window_first(axis, own_first + at.g),
+                                      window_first(axis, own_first + at.g + 8)};
+              const float shifts[2] = {float(axis.origin - windows[0]),
+                                       float(axis.origin - windows[1])};
               for_each_place<Pieces>(axis.length, [&](int piece, int e, int m) {
                 const int row = at.g + e / 2 * 8;
-                const Between between(position[piece][e], axis,
-                                      window_first(axis, own_first + row));
+                const Between between(position[piece][e], axis, windows[e / 2]);
                 const float* const z = values + row * value_pitch;
-                dposition[piece][e] += d[piece][e] * (z[between.above] - z[between.below]);
-                positions[row * pitch + m] = position[piece][e];
+                const float slope = z[between.above] - z[between.below];
+                dposition[piece][e] = fmaf(d[piece][e], slope, dposition[piece][e]);
+                positions[row * pitch + m] = position[piece][e] + shifts[e / 2];
               });
               __syncwarp();
-              for (int i = lane; i < 16 * value_pitch; i += 32) values[i] = 0.0F;
+              for (int i = lane; i < 32 * value_pitch; i += 32) values[i] = 0.0F;
               __syncwarp();
-              if (lane < 16 && vector_of(lane) != nullptr)
-                spread_over_table(axis, window_first(axis, own_first + lane),
-                                  positions + lane * pitch, vector_of(lane),
+              // Two lanes a patch, one for each half of its line.
+              const int row = lane % 16, middle = axis.length / 2;
+              if (const auto* const own_d = vector_of(row); own_d != nullptr)
+                spread_over_table(lane < 16 ? 0 : middle, lane < 16 ? middle : axis.length,
+                                  window_rows(axis), positions + row * pitch, own_d,
                                   values + lane * value_pitch);
+              __syncwarp();
+              for (int i = lane; i < 16 * value_pitch; i += 32)
+                values[i] += values[i + 16 * value_pitch];
               __syncwarp();
             };
             if (from.wide) {

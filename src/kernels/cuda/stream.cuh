@@ -107,12 +107,13 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, [&](auto wide) {
-    launch(stream_queries_kernel<T, Form, decltype(wide)::value>, g.batch_heads * row_tiles, 1,
-           kThreads, StreamQueriesLayout<Form>::kBytes, stream, s);
+    constexpr int kWide = decltype(wide)::value;
+    launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles, 1, kThreads,
+           StreamQueriesLayout<Form>::bytes(s.columns), stream, s);
+    launch(stream_keys_kernel<T, Form, kWide>,
+           g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
+           StreamKeysLayout<Form>::kBytes, stream, s);
   });
-  launch(stream_keys_kernel<T, Form>,
-         g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
-         StreamKeysLayout<Form>::kBytes, stream, s);
   return true;
 }
 

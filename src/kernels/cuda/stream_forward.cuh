@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   const float bias_factor = Form == BiasForm::none ? 0.0F
                                                    : per_head(p.gain, block.head, 1.0F) *
                                                          (p.inside ? p.scale : 1.0F) * kLog2E;
-  [[maybe_unused]] StreamDirect<T, Wide> direct(p, columns, block.batch_head, row, y_rows,
-                                                bias_factor);
+  [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.batch_head, row, y_rows,
+                                                      bias_factor, nullptr);
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
   float out[8][4] = {};
   wait_for_boxes(rows_arrived, 0);

@@ -24,27 +24,28 @@ struct StreamKeysLayout {
       kSharedAlignment + kRowBytes + kStages * kStageBytes + kNoteBytes + (kStages + 1) * 8;
 };
 
-/// What keys need to know of one query, read one tile ahead.
-template <class T>
+/// What keys need to know of one query, read one tile ahead; of its y, `Rows` numbers: those of
+/// every other grid row of the block's keys, from `first_y` on.
+template <class T, int Rows>
 struct QueryNotes {
-  float lse = INFINITY, delta = 0.0F;
-  float y[4];  // of every other grid row of the block's keys, from `first_y` on
+  float lse = INFINITY, delta = 0.0F;  // log2(Σ e^logit), dout · out
+  float y[Rows];
 
   __device__ QueryNotes(const BackwardParams& p, std::int64_t batch_head, int token, int first_y,
                         int last_y) {
     const auto& f = p.forward;
     if (token < f.geometry.tokens) {
-      const std::int64_t place = batch_head * f.geometry.tokens + token;
-      const SoftmaxRow softmax = f.softmax[place];
-      lse = softmax.maximum * kLog2E + log_of_2(softmax.sum);
-      delta = p.delta[place];
+      const float2 pair =
+          reinterpret_cast<const float2*>(p.delta)[batch_head * f.geometry.tokens + token];
+      lse = pair.x;
+      delta = pair.y;
     }
     const T* const from =
         static_cast<const T*>(f.vectors.y) +
         (batch_head * f.geometry.padded_tokens + min(token, f.geometry.padded_tokens - 1)) *
             f.vectors.width_y;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < Rows; ++i)
       y[i] = first_y + 2 * i <= last_y ? widen(from[first_y + 2 * i]) : 0.0F;
   }
 };
@@ -62,8 +63,8 @@ __device__ void queries_x(std::uint32_t (&pairs)[8], const Tile<T>& x, int first
                  : "r"(shared_address(x.piece(32 * half + lane, first_entry / 8))));
 }
 
-template <class T, BiasForm Form>
-__global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
+template <class T, BiasForm Form, int Wide>
+__global__ void __launch_bounds__(kThreads, kIsDistance<Form> ? 2 : 3)
     stream_keys_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamKeysLayout<Form>;
@@ -158,7 +159,9 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
   const int first_y = own.first_row + threadIdx.x / kColumns;
   const int last_y =
       kDirect && own.in_grid ? min(own.first_row + keys.rows_per_tile, keys.down) - 1 : -1;
-  const auto note = [&](int tile, const QueryNotes<T>& query) {
+  constexpr int kRowsY = kDirect && Wide == 0 ? 4 : 1;
+  using Notes = QueryNotes<T, kRowsY>;
+  const auto note = [&](int tile, const Notes& query) {
     float* const to = notes + tile % 2 * Layout::kNotes;
     const int column = threadIdx.x % kColumns;
     if (threadIdx.x < kColumns) {
@@ -167,15 +170,15 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
     }
     if constexpr (kDirect) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
+      for (int i = 0; i < kRowsY; ++i)
         if (first_y + 2 * i <= last_y)
           to[(threadIdx.x / kColumns + 2 * i) * kColumns + column] =
               fmaf(factor * kLog2E, query.y[i], -query.lse);
     }
   };
   const auto query_notes = [&](int tile) {
-    return QueryNotes<T>(params.base, block.batch_head, tile * kColumns + threadIdx.x % kColumns,
-                         first_y, last_y);
+    return Notes(params.base, block.batch_head, tile * kColumns + threadIdx.x % kColumns, first_y,
+                 last_y);
   };
 
   [[maybe_unused]] StreamDistance<T> distance(p, block.batch_head, first_row + warp * 16 + lane.g,
@@ -201,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
     commit_products();
     start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
-    const QueryNotes<T> next = query_notes(tile + 1);
+    const Notes next = query_notes(tile + 1);
     [[maybe_unused]] float next_norm = 0.0F;
     if constexpr (kDistance)
       if (tile + 1 < tiles) next_norm = distance.column_norm(tile + 1);

@@ -15,17 +15,24 @@ struct StreamQueriesLayout {
   static constexpr int kStages = kDistance ? 3 : 2;
   static constexpr int kTileBytes = kColumns * 128;
   static constexpr int kStageBytes = (kDistance ? 4 : 2) * kTileBytes;
-  static constexpr int kRowBytes =
-      (Form == BiasForm::none ? 2 : 4) * kStreamTile;  // q, dout; x and y, or two panels of y
-  static constexpr int kScratch = 2 * 2 * kRowTile * 4;
-  static constexpr int kBytes =
-      kSharedAlignment + kRowBytes + kStages * kStageBytes + kScratch + (kStages + 1) * 8;
+  static constexpr int kRowBytes = (kDistance ? 4 : 2) * kStreamTile;  // q, dout; x and y
+  static constexpr int kScratch = 2 * kRowTile * 4;
+  // The direct form's x as numbers, and one or two panels of y.
+  static constexpr bool kDirect = Form == BiasForm::direct;
+  static constexpr int kDirectX = kDirect ? kRowTile * 64 * 4 : 0;
+  __host__ __device__ static int y_panels(const StreamColumns& columns) {
+    return kDirect ? (columns.down + 63) / 64 : 0;
+  }
+  __host__ __device__ static int bytes(const StreamColumns& columns) {
+    return kSharedAlignment + kRowBytes + kStages * kStageBytes + kDirectX +
+           y_panels(columns) * kStreamTile + kScratch + (kStages + 1) * 8;
+  }
 };
 
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
 struct StreamDirectGradient {
-  using Direct = StreamDirect<T, Wide>;
+  using Direct = StreamDirect<T, Wide, false>;
   static constexpr int kPieces = 8, kStored = Direct::kStored;
   float sum_x[kStored][4];
   T* dx[2];  // of this lane's rows
@@ -104,7 +111,7 @@ struct StreamDirectGradient {
 };
 
 template <class T, BiasForm Form, int Wide>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, kIsDistance<Form> ? 2 : 3)
     stream_queries_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamQueriesLayout<Form>;
@@ -121,12 +128,15 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   unsigned char* const rows = aligned_shared(unaligned);
   unsigned char* const stages = rows + Layout::kRowBytes;
-  float* const scratch = reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes);
+  unsigned char* const direct_x = stages + Layout::kStages * Layout::kStageBytes;
+  unsigned char* const direct_y = direct_x + Layout::kDirectX;
+  const int y_panels = Layout::y_panels(columns);
+  float* const scratch = reinterpret_cast<float*>(direct_y + y_panels * kStreamTile);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
   const Tile<T> x_rows{rows + 2 * kStreamTile, kRowTile, 64};
-  const Tile<T> y_rows{rows + (kDirect ? 2 : 3) * kStreamTile, kRowTile, kDirect ? 128 : 64};
+  const Tile<T> y_rows{kDirect ? direct_y : rows + 3 * kStreamTile, kRowTile, kDirect ? 128 : 64};
   const auto tile_of = [&](int stage, int index) {
     return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
   };
@@ -152,8 +162,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const int y_panels = kDirect ? (columns.down + 63) / 64 : 1;
-    expect_bytes(rows_arrived, kStreamTile * (2 + (kDistance ? 2 : kDirect ? y_panels : 0)));
+    expect_bytes(rows_arrived, Layout::kRowBytes + y_panels * kStreamTile);
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
     copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
     if constexpr (kDistance) {
@@ -177,8 +186,9 @@ __global__ void __launch_bounds__(kThreads, 2)
     delta[half] = scratch[warp_row + 8 * half];
     if (token >= g.tokens) continue;
     const std::int64_t place = block.batch_head * g.tokens + token;
-    if (lane.t == 0) params.base.delta[place] = delta[half];
     shift[half] = p.softmax[place].maximum * kLog2E + log_of_2(p.softmax[place].sum);
+    if (lane.t == 0)
+      reinterpret_cast<float2*>(params.base.delta)[place] = make_float2(shift[half], delta[half]);
   }
   __syncthreads();
 
@@ -186,8 +196,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   const float factor = Form == BiasForm::none
                            ? 0.0F
                            : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
-  [[maybe_unused]] StreamDirect<T, Wide> direct(p, columns, block.batch_head, row, y_rows,
-                                                factor * kLog2E);
+  [[maybe_unused]] StreamDirect<T, Wide, false> direct(p, columns, block.batch_head, row, y_rows,
+                                                       factor * kLog2E,
+                                                       reinterpret_cast<float*>(direct_x));
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block.batch_head, row,
                                                                  factor);
   [[maybe_unused]] StreamDistance<T> distance(p, block.batch_head, row, scratch);
