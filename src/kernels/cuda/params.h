@@ -50,8 +50,8 @@ struct BackwardParams {
   AttentionParams forward;
   ConstView out, dout;
   View dq, dk, dv;
-  // (batch_heads, tokens): dout · out; for the streaming kernels, pairs of log2(Σ e^logit) and
-  // that.
+  // (batch_heads, tokens): dout · out; for the streaming kernels (batch_heads, padded_tokens),
+  // pairs of log2(Σ e^logit) and that, ∞ and 0 in the padding.
   float* delta;
   // As the vectors; the direct form has the inputs' type here too, the distance form float32.
   void* dx;

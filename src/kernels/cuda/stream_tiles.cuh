@@ -47,6 +47,60 @@ __device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamC
   return (at.in_grid ? columns.part_width * columns.rows_per_tile : width) * 128;
 }
 
+/// A ring of tiles of keys: k, v and, with distances, the keys' vectors and their squared lengths.
+template <class T, class Layout, class Params>
+struct KeyRing {
+  static constexpr int kNoteBytes = Layout::kNoteBytes;
+  const Params& params;
+  const StreamBlock& block;
+  unsigned char* stages;
+  CopyBarrier* arrived;
+
+  __device__ Tile<T> tile(int number, int index) const {
+    return {stages + number % Layout::kStages * Layout::kStageBytes + index * Layout::kTileBytes,
+            Layout::kColumns, 64};
+  }
+  /// Squared lengths, of x and behind them of y.
+  __device__ float* norms(int number) const {
+    return reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes +
+                                    number % Layout::kStages * kNoteBytes);
+  }
+  /// One thread starts the copies of a tile.
+  __device__ void load(int number) const {
+    const auto& columns = params.columns;
+    const auto at = columns.place(number);
+    const auto box = keys_box(block, columns, at, Layout::kColumns);
+    CopyBarrier* const barrier = arrived + number % Layout::kStages;
+    expect_bytes(barrier, 2 * keys_box_bytes(columns, at, Layout::kColumns) + kNoteBytes +
+                              (Layout::kDistance ? 2 * Layout::kTileBytes : 0));
+    copy_box(tile(number, 0).data, at.in_grid ? params.k : params.k_prefix, box, barrier);
+    copy_box(tile(number, 1).data, at.in_grid ? params.v : params.v_prefix, box, barrier);
+    if constexpr (Layout::kDistance) {
+      const int first = number * Layout::kColumns;
+      const auto& g = params.base.geometry;
+      const auto& vectors = params.base.vectors;
+      const std::int64_t token = block.batch_head * g.padded_tokens + first;
+      copy_box(tile(number, 2).data, params.x_columns, block.vectors(first), barrier);
+      copy_box(tile(number, 3).data, params.y_columns, block.vectors(first), barrier);
+      copy_bytes(norms(number), vectors.norm_x + token, kNoteBytes / 2, barrier);
+      copy_bytes(norms(number) + Layout::kColumns, vectors.norm_y + token, kNoteBytes / 2, barrier);
+    }
+  }
+  __device__ void load_first() const {
+    for (int number = 0; number < min(Layout::kStages, params.columns.tiles); ++number)
+      load(number);
+  }
+  /// Once the tile is no longer needed, the next one may take its place.
+  __device__ void release(int number) const {
+    __syncthreads();
+    if (threadIdx.x == 0 && number + Layout::kStages < params.columns.tiles)
+      load(number + Layout::kStages);
+  }
+  __device__ void await(int number) const {
+    wait_for_boxes(arrived + number % Layout::kStages, number / Layout::kStages);
+  }
+};
+
 /// Slots that no copy fills must hold zeros: a weight of 0 does not silence what is no number.
 __device__ inline void clear_shared(unsigned char* data, int bytes) {
   for (int i = threadIdx.x; i < bytes / 16; i += kThreads)
@@ -169,34 +223,5 @@ struct StreamDirect {
     }
   }
 };
-
-// ----------------------------------------------------------------------------- distance form
-
-/// √x, 0 below 0; a number that is none stays so.
-__device__ inline float root_of_distance(float square) {
-  float root;
-  asm("{.reg .f32 x; max.NaN.f32 x, %1, 0f00000000; sqrt.approx.ftz.f32 %0, x;}"
-      : "=f"(root)
-      : "f"(square));
-  return root;
-}
-/// 1/√x, 0 at 0 and below.
-__device__ inline float inverse_root_of_distance(float square) {
-  float inverse;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(square));
-  return square < 1e-30F ? 0.0F : inverse;
-}
-
-/// Prefix tokens are at no distance: their squares become 0.
-template <int Pieces>
-__device__ void clear_prefix(float (&square)[Pieces][4], int prefix, int row, int first_column) {
-  const Lane lane;
-#pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      if (row + e / 2 * 8 < prefix || first_column + piece * 8 + 2 * lane.t + e % 2 < prefix)
-        square[piece][e] = 0.0F;
-}
 
 }  // namespace sape2::kernels::cuda
