@@ -138,6 +138,15 @@ __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int hea
   }
 }
 
+/// A result's beginning: `from`, or zeros.
+template <int Pieces>
+__device__ void choose(float (&c)[Pieces][4], const float (&from)[Pieces][4], bool taken) {
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) c[piece][e] = taken ? from[piece][e] : 0.0F;
+}
+
 /// `Rounds`: sixteens of patches a warp takes in each group.
 template <class T, int HeadSize, int Rounds>
 __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rounds == 1 ? 3 : 1)
@@ -183,6 +192,17 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
                                   table_place, load);
   };
 
+  const bool last_from_q = p.sets == 1 && p.first_from_q;
+  const auto add_to_rows = [&](const View& tensor, const float(&c)[kPieces][4], int first) {
+    if (tensor.data == nullptr) return;
+    const auto to = head_of<T>(tensor, image, head);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = token_of(first + at.g + 8 * half);
+      if (token >= 0) add_to_row(to.row(token), c, half, g.head_size, g.aligned);
+    }
+  };
+
   // This lane's patch among the warp's, and its half of the walk.
   const int own_row = threadIdx.x % 16;
   const bool second = threadIdx.x % 32 >= 16;
@@ -201,7 +221,7 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
     wait_for_copies<0>();
     __syncthreads();
 
-    float dk[Rounds][kPieces][4] = {};
+    float dsource[Rounds][kPieces][4] = {};  // of the last set
 #pragma unroll
     for (int round = 0; round < Rounds; ++round) {
       const int first_row = round * kRowTile, first = first_row + warp * 16;
@@ -210,7 +230,6 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
       const int own = own_first + own_row;
       const bool walks = busy && tokens[min(first + own_row, axis.group_rows - 1)] >= 0;
       const PatchWalk walk(p.span, axis.length, own, second);
-      float dq[kPieces][4] = {};
       for (int turn = 0; turn < turns; ++turn) {
         const bool works = busy && warp % turns == turn;
         if (works) {
@@ -258,17 +277,13 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
               scratch.dvalues.at(own_row, axis.origin) =
                   narrow<T>(bins.centre + other + own_gradients[own]);
             __syncwarp();
-            // The source's own gradient, dz · table; chosen number by number, so that all stay in
-            // registers.
-            float dsource[kPieces][4] = {};
-            table.add_product(dsource, scratch.dvalues);
+            // The source's own gradient, dz · table. Of two sets the first one's is that of q.
 #pragma unroll
             for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-              for (int e = 0; e < 4; ++e) {
-                dq[piece][e] += from_q ? dsource[piece][e] : 0.0F;
-                dk[round][piece][e] += from_q ? 0.0F : dsource[piece][e];
-              }
+              for (int e = 0; e < 4; ++e) dsource[round][piece][e] = 0.0F;
+            table.add_product(dsource[round], scratch.dvalues);
+            if (set + 1 < p.sets) add_to_rows(params.all.dq, dsource[round], first);
           }
           __syncthreads();
           // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
@@ -305,6 +320,8 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
                         sums);
           __syncwarp();
           // dq += dt · k along the line.
+          float dq[kPieces][4];
+          choose(dq, dsource[round], last_from_q);
           for (int column = 0; column < axis.line_rows; column += 16) {
             const auto fragment = load_a(dscores, first, column);
 #pragma unroll
@@ -315,14 +332,7 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
               multiply_add(dq[piece + 1], fragment, b[1]);
             }
           }
-          if (params.all.dq.data != nullptr) {
-            const auto to = head_of<T>(params.all.dq, image, head);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              const int token = token_of(first + at.g + 8 * half);
-              if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size, g.aligned);
-            }
-          }
+          add_to_rows(params.all.dq, dq, first);
         }
         if (turns > 1) __syncthreads();
       }
@@ -335,22 +345,19 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
       const int first = round * kRowTile + warp * 16;
       if (first >= axis.group_rows || params.all.dk.data == nullptr) break;
       const int begin = first / axis.line_rows * axis.line_rows;
+      float dk[kPieces][4];
+      choose(dk, dsource[round], !last_from_q);
       for (int row = begin; row < begin + axis.line_rows; row += 16) {
         const auto fragment = load_a_transposed(dscores, row, first - begin);
 #pragma unroll
         for (int piece = 0; piece < kPieces; piece += 2) {
           FragmentB<T> b[2];
           load_b_columns(b, q, row, piece * 8);
-          multiply_add(dk[round][piece], fragment, b[0]);
-          multiply_add(dk[round][piece + 1], fragment, b[1]);
+          multiply_add(dk[piece], fragment, b[0]);
+          multiply_add(dk[piece + 1], fragment, b[1]);
         }
       }
-      const auto to = head_of<T>(params.all.dk, image, head);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int token = token_of(first + at.g + 8 * half);
-        if (token >= 0) add_to_row(to.row(token), dk[round], half, g.head_size, g.aligned);
-      }
+      add_to_rows(params.all.dk, dk, first);
     }
   }
 
