@@ -22,27 +22,25 @@ __device__ inline float inverse_root_of_distance(float square) {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/// Distances of a block's rows from a tile of columns.
+/// Distances of a block's rows from a tile of columns, along one axis.
 template <class T>
 struct StreamDistance {
   static constexpr int kColumns = kStreamColumns<BiasForm::distance>, kPieces = kColumns / 8;
   int prefix;
-  float row_norms[2][2];
+  float row_norms[2];
 
   StreamDistance() = default;
   /// `row` and row + 8 are this lane's.
-  __device__ StreamDistance(const AttentionParams& p, std::int64_t batch_head, int row)
+  __device__ StreamDistance(const AttentionParams& p, std::int64_t batch_head, int row, int axis)
       : prefix(p.geometry.prefix) {
-    const std::int64_t first = batch_head * p.geometry.padded_tokens + row;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      row_norms[0][half] = p.vectors.norm_x[first + 8 * half];
-      row_norms[1][half] = p.vectors.norm_y[first + 8 * half];
-    }
+    const float* const norms =
+        (axis ? p.vectors.norm_y : p.vectors.norm_x) + batch_head * p.geometry.padded_tokens + row;
+    row_norms[0] = norms[0];
+    row_norms[1] = norms[8];
   }
 
   /// From products of vectors to squared distances, in place; `norms` are the columns'.
-  __device__ void squares(float (&products)[kPieces][4], int axis, const float* norms, int row,
+  __device__ void squares(float (&products)[kPieces][4], const float* norms, int row,
                           int first_column) const {
     const Lane lane;
 #pragma unroll
@@ -51,7 +49,7 @@ struct StreamDistance {
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         products[piece][e] =
-            fmaf(-2.0F, products[piece][e], row_norms[axis][e / 2] + (e % 2 ? norm.y : norm.x));
+            fmaf(-2.0F, products[piece][e], row_norms[e / 2] + (e % 2 ? norm.y : norm.x));
     }
     if (prefix > min(row - lane.g, first_column)) clear_prefix(products, row, first_column);
   }
@@ -64,39 +62,6 @@ struct StreamDistance {
       for (int e = 0; e < 4; ++e)
         if (row + e / 2 * 8 < prefix || first_column + piece * 8 + 2 * lane.t + e % 2 < prefix)
           square[piece][e] = 0.0F;
-  }
-
-  /// Adds `factor` times both axes' distances to logits; `norms`: both axes', one behind the other.
-  __device__ void add(float (&logits)[kPieces][4], float (&products)[2][kPieces][4],
-                      const float* norms, int row, int first_column, float factor) const {
-    squares(products[0], 0, norms, row, first_column);
-    squares(products[1], 1, norms + kColumns, row, first_column);
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        logits[piece][e] =
-            fmaf(root_of_distance(products[0][piece][e]) + root_of_distance(products[1][piece][e]),
-                 factor, logits[piece][e]);
-  }
-
-  /// Both axes' distances added up, and in place of the products, their inverses.
-  __device__ void lengths(float (&length)[kPieces][4], float (&products)[2][kPieces][4],
-                          const float* norms, int row, int first_column) const {
-#pragma unroll
-    for (int axis = 0; axis < 2; ++axis) {
-      auto& square = products[axis];
-      squares(square, axis, norms + axis * kColumns, row, first_column);
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float inverse = inverse_root_of_distance(square[piece][e]);
-          length[piece][e] = axis == 0 ? square[piece][e] * inverse
-                                       : fmaf(square[piece][e], inverse, length[piece][e]);
-          square[piece][e] = inverse;
-        }
-    }
   }
 };
 

@@ -73,8 +73,9 @@ __global__ void __launch_bounds__(kThreads, 3)
                                                          (p.inside ? p.scale : 1.0F) * kLog2E;
   [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.batch_head, row, y_rows,
                                                       bias_factor, nullptr);
-  [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<T>, int> distance{};
-  if constexpr (kDistance) distance = {p, block.batch_head, row};
+  [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<T>, int> distance[2];
+  if constexpr (kDistance)
+    for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
   float out[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
@@ -107,7 +108,15 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (kDistance) {
       hold(square[0]);
       hold(square[1]);
-      distance.add(logits, square, keys.norms(tile), row, tile * kColumns, bias_factor);
+      distance[0].squares(square[0], keys.norms(tile), row, tile * kColumns);
+      distance[1].squares(square[1], keys.norms(tile) + kColumns, row, tile * kColumns);
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          logits[piece][e] =
+              fmaf(root_of_distance(square[0][piece][e]) + root_of_distance(square[1][piece][e]),
+                   bias_factor, logits[piece][e]);
     }
     if (!columns.full(at, kColumns)) mask_columns(logits, columns, at, -INFINITY);
 

@@ -6,13 +6,13 @@
 
 /// Attention backward on Hopper, distance form. A block takes 64 tokens, as queries and as keys at
 /// once, and walks over all tokens in tiles: a pair's distance serves both ways round, and the
-/// vectors' gradients need both. Three warpgroups share the work: one has the tokens as queries
-/// (dq), one as keys (dk, dv), and one makes the distances, a tile ahead, and gathers the vectors'
-/// gradients. Threads of the same number in each own the same pairs, so what they hand to one
-/// another through shared memory lies thread by thread.
+/// vectors' gradients need both. Four warpgroups share the work: one has the tokens as queries
+/// (dq), one as keys (dk, dv), and two make the distances, one axis each and a tile ahead, and
+/// gather that axis's gradients. Threads of the same number in each own the same pairs, so what
+/// they hand to one another through shared memory lies thread by thread.
 namespace sape2::kernels::cuda {
 
-inline constexpr int kPairThreads = 3 * kThreads;
+inline constexpr int kPairThreads = 4 * kThreads;
 
 struct StreamPairsLayout {
   static constexpr int kColumns = kStreamColumns<BiasForm::distance>, kPieces = kColumns / 8;
@@ -22,10 +22,10 @@ struct StreamPairsLayout {
   static constexpr int kStageBytes = kParts * kTileBytes;
   // Of a tile's columns: pairs of log2(Σ e^logit) and dout · out, then both squared lengths.
   static constexpr int kNoteBytes = 4 * kColumns * 4;
-  // By thread, two buffers each: distances, gradients of both sides, inverse distances.
+  // By thread, two buffers each: distances of both axes, gradients of both sides.
   static constexpr int kLengths = kPieces * kThreads * 16;
   static constexpr int kGradients = kPieces / 2 * kThreads * 16;
-  static constexpr int kExchange = 2 * (kLengths + 2 * kGradients + 2 * kLengths);
+  static constexpr int kExchange = 2 * (2 * kLengths + 2 * kGradients);
   static constexpr int kScratch = kPairThreads / 32 * 4;
   static constexpr int kBytes = kSharedAlignment + kParts * kStreamTile +
                                 kStages * (kStageBytes + kNoteBytes) + kExchange + kScratch +
@@ -102,18 +102,13 @@ struct StreamPairs {
   __device__ float* note(int tile) const {
     return reinterpret_cast<float*>(notes + tile % Layout::kStages * Layout::kNoteBytes);
   }
-  __device__ float4* lengths(int tile) const {
-    return reinterpret_cast<float4*>(exchange + tile % 2 * Layout::kLengths) + thread;
+  __device__ float4* lengths(int tile, int axis) const {
+    return reinterpret_cast<float4*>(exchange + (tile % 2 * 2 + axis) * Layout::kLengths) + thread;
   }
   /// Of queries (0) or keys (1).
   __device__ uint4* gradients(int tile, int side) const {
-    return reinterpret_cast<uint4*>(exchange + 2 * Layout::kLengths +
+    return reinterpret_cast<uint4*>(exchange + 4 * Layout::kLengths +
                                     (tile % 2 * 2 + side) * Layout::kGradients) +
-           thread;
-  }
-  __device__ float4* inverses(int tile, int axis) const {
-    return reinterpret_cast<float4*>(exchange + 2 * Layout::kLengths + 4 * Layout::kGradients +
-                                     (tile % 2 * 2 + axis) * Layout::kLengths) +
            thread;
   }
   __device__ void await(Barrier barrier, int tile) const {
@@ -163,7 +158,15 @@ struct StreamPairs {
     start_row_product(gradient, own(own_dweight), other(tile, other_dweight));
     commit_products();
   }
-  /// Hands this side's gradients to the third warpgroup.
+  /// Both axes' distances of a piece, added up.
+  __device__ void sum_lengths(float (&sum)[4], int tile, int piece) const {
+    const float4 x = lengths(tile, 0)[piece * kThreads], y = lengths(tile, 1)[piece * kThreads];
+    sum[0] = x.x + y.x;
+    sum[1] = x.y + y.y;
+    sum[2] = x.z + y.z;
+    sum[3] = x.w + y.w;
+  }
+  /// Hands this side's gradients to the warpgroups of the axes.
   __device__ void hand_over(const FragmentA<T> (&fragments)[kPieces / 2], int tile,
                             int side) const {
     uint4* const to = gradients(tile, side);
@@ -193,7 +196,7 @@ struct StreamPairs {
       float length[kPieces][4];
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
-        reinterpret_cast<float4&>(length[piece]) = lengths(tile)[piece * kThreads];
+        sum_lengths(length[piece], tile, piece);
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           weight[piece][e] =
@@ -246,13 +249,14 @@ struct StreamPairs {
       await(kLengthsReady, tile);
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
-        const float4 length = lengths(tile)[piece * kThreads];
+        float length[4];
+        sum_lengths(length, tile, piece);
         const float4 pair = query_notes[piece * 4];
-        const float bias[4] = {length.x, length.y, length.z, length.w};
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          weight[piece][e] = power_of_2(fmaf(
-              weight[piece][e], scale, fmaf(bias[e], factor * kLog2E, e % 2 ? -pair.z : -pair.x)));
+          weight[piece][e] =
+              power_of_2(fmaf(weight[piece][e], scale,
+                              fmaf(length[e], factor * kLog2E, e % 2 ? -pair.z : -pair.x)));
       }
       FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
 #pragma unroll
@@ -286,99 +290,86 @@ struct StreamPairs {
     store(params.base.dv, dv, 1.0F);
   }
 
-  /// Distances of a tile, a tile ahead of the other warpgroups, and the vectors' gradients.
-  /// `Steps`: sixteens of a vector's entries.
+  /// Distances along one axis, a tile ahead of the first two warpgroups, and the gradients of that
+  /// axis's vectors. `Steps`: sixteens of a vector's entries.
   template <int Steps>
-  __device__ void distances() const {
-    const StreamDistance<T> distance(p, block.batch_head, row);
-    StreamDistanceGradient<T> gradient[2];
-    float products[2][kPieces][4];
+  __device__ void distances(int axis) const {
+    const int part = axis ? Layout::y : Layout::x;
+    const StreamDistance<T> distance(p, block.batch_head, row, axis);
+    StreamDistanceGradient<T> gradient;
+    float products[kPieces][4], inverse[kPieces][4];
     const auto start_products = [&](int tile) {
       if (tile < tiles) {
         await_tile(tile);
         begin_products();
-        start_row_product<Steps>(products[0], own(Layout::x), other(tile, Layout::x));
-        start_row_product<Steps>(products[1], own(Layout::y), other(tile, Layout::y));
+        start_row_product<Steps>(products, own(part), other(tile, part));
       }
       commit_products();
     };
     const auto publish_lengths = [&](int tile) {
-      float length[kPieces][4];
-      hold(products[0]);
-      hold(products[1]);
-      distance.lengths(length, products, note(tile) + 2 * kColumns, row, tile * kColumns);
+      hold(products);
+      distance.squares(products, note(tile) + (2 + axis) * kColumns, row, tile * kColumns);
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
-        lengths(tile)[piece * kThreads] = reinterpret_cast<const float4&>(length[piece]);
+        float length[4];
 #pragma unroll
-        for (int axis = 0; axis < 2; ++axis)
-          inverses(tile, axis)[piece * kThreads] =
-              reinterpret_cast<const float4&>(products[axis][piece]);
+        for (int e = 0; e < 4; ++e) {
+          const float square = products[piece][e];
+          products[piece][e] = inverse_root_of_distance(square);
+          length[e] = square * products[piece][e];
+        }
+        lengths(tile, axis)[piece * kThreads] = reinterpret_cast<const float4&>(length);
       }
       announce(kLengthsReady, tile);
     };
     start_products(0);
     wait_for_products<0>();
     publish_lengths(0);
+    copy(inverse, products);
     start_products(1);
     for (int tile = 0; tile < tiles; ++tile) {
       wait_for_products<0>();
       if (tile + 1 < tiles) publish_lengths(tile + 1);
       await(kGradientsReady, tile);
       // Nobody needs the tile before this one any more.
-      if (thread == 0 && tile > 0 && tile - 1 + Layout::kStages < tiles)
+      if (threadIdx.x == 2 * kThreads && tile > 0 && tile - 1 + Layout::kStages < tiles)
         load_tile(tile - 1 + Layout::kStages);
-      FragmentA<T> omega[2][kPieces / 2];
+      FragmentA<T> omega[kPieces / 2];
 #pragma unroll
       for (int k = 0; k < kPieces / 2; ++k) {
         const uint4 from[2] = {gradients(tile, 0)[k * kThreads], gradients(tile, 1)[k * kThreads]};
-        float both[2][4];
-        both_ways(both, from);
+        const std::uint32_t both[4] = {
+            add_pairs<T>(from[0].x, from[1].x), add_pairs<T>(from[0].y, from[1].y),
+            add_pairs<T>(from[0].z, from[1].z), add_pairs<T>(from[0].w, from[1].w)};
 #pragma unroll
-        for (int axis = 0; axis < 2; ++axis) {
-          float4 left = inverses(tile, axis)[2 * k * kThreads];
-          float4 right = inverses(tile, axis)[(2 * k + 1) * kThreads];
-          const float pair[2][4] = {
-              {left.x * both[0][0], left.y * both[0][1], left.z * both[0][2], left.w * both[0][3]},
-              {right.x * both[1][0], right.y * both[1][1], right.z * both[1][2],
-               right.w * both[1][3]}};
-          omega[axis][k] = as_a<T>(pair[0], pair[1]);
+        for (int i = 0; i < 4; ++i) {
+          const float2 pair = unpack<T>(both[i]);
+          const float* const by = inverse[2 * k + i / 2] + i % 2 * 2;
+          omega[k].r[i] = pack<T>(pair.x * by[0], pair.y * by[1]);
         }
       }
-      hold(gradient[0].sum);
-      hold(gradient[1].sum);
+      gradient.add_weights(omega);
+      hold(gradient.sum);
       begin_products();
-      gradient[0].start(omega[0], other(tile, Layout::x));
-      gradient[1].start(omega[1], other(tile, Layout::y));
+      gradient.start(omega, other(tile, part));
       commit_products();
-      gradient[0].add_weights(omega[0]);
-      gradient[1].add_weights(omega[1]);
+      copy(inverse, products);
       start_products(tile + 2);
       wait_for_products<1>();
-      hold(gradient[0].sum);
-      hold(gradient[1].sum);
-      gradient[0].keep(omega[0]);
-      gradient[1].keep(omega[1]);
+      hold(gradient.sum);
+      gradient.keep(omega);
     }
-    const std::int64_t place = block.batch_head * g.padded_tokens + row;
-    gradient[0].finish(own(Layout::x), thread, factor,
-                       static_cast<float*>(params.base.dx) + place * p.vectors.width_x,
-                       p.vectors.width_x);
-    gradient[1].finish(own(Layout::y), thread, factor,
-                       static_cast<float*>(params.base.dy) + place * p.vectors.width_y,
-                       p.vectors.width_y);
+    const int width = axis ? p.vectors.width_y : p.vectors.width_x;
+    gradient.finish(own(part), thread, factor,
+                    static_cast<float*>(axis ? params.base.dy : params.base.dx) +
+                        (block.batch_head * g.padded_tokens + row) * width,
+                    width);
   }
-
-  /// Both sides' gradients of eight pairs added up, where a result of a product has them.
-  __device__ static void both_ways(float (&sum)[2][4], const uint4 (&from)[2]) {
-    const std::uint32_t words[2][4] = {{from[0].x, from[0].y, from[0].z, from[0].w},
-                                       {from[1].x, from[1].y, from[1].z, from[1].w}};
+  __device__ static void copy(float (&to)[kPieces][4], const float (&from)[kPieces][4]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 one = unpack<T>(words[0][i]), two = unpack<T>(words[1][i]);
-      sum[i / 2][i % 2 * 2] = one.x + two.x;
-      sum[i / 2][i % 2 * 2 + 1] = one.y + two.y;
-    }
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) to[piece][e] = from[piece][e];
   }
 
   __device__ void store(const View& view, const float (&c)[8][4], float by) const {
@@ -412,12 +403,16 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   wait_for_boxes(pairs.arrived + Layout::kStages, 0);
   float with_bias = 0.0F;
   const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
+  // Keys have most sums to keep: registers go to them from the others.
   if (role == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 120;");
     with_bias = pairs.queries();
   } else if (role == 1) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
     pairs.keys();
   } else {
-    pairs.template distances<Steps>();
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 120;");
+    pairs.template distances<Steps>(role - 2);
   }
   if (params.base.dgain != nullptr) {
     const float sum = block_sum(with_bias, pairs.scratch);
