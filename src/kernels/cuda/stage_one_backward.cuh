@@ -14,6 +14,12 @@ struct StageOneBackwardAxis {
   int turns;  // the warps' scratch is shared by so many of them, one after another: 1, 2 or 4
 };
 
+/// Columns of a tile whose rows lie in one piece, which lanes address one number at a time.
+__host__ __device__ inline int straight_columns(int columns) {
+  const int padded = round_up(columns, 16);
+  return padded % 64 == 0 ? padded + 16 : padded;
+}
+
 /// The scratch of one warp, of its 16 patches: scores along their lines, the vectors' gradients and
 /// in their place (with two sets behind them) the positions', table values, and their gradients.
 template <class T>
@@ -28,20 +34,21 @@ struct WarpScratch {
     return 16 * ((1 + sets) * line_pitch(axis) + table_pitch(axis));
   }
   __host__ __device__ static int bytes(const AxisLines& axis, int sets) {
-    return floats(axis, sets) * 4 + Tile<T>::bytes(16, round_up(axis.positions, 16));
+    return floats(axis, sets) * 4 + Tile<T>::bytes(16, straight_columns(axis.positions + 1));
   }
   __device__ WarpScratch(unsigned char* place, const AxisLines& axis, int sets)
       : scores(reinterpret_cast<float*>(place)),
         gradients(scores + 16 * line_pitch(axis)),
         dpositions(gradients + (sets - 1) * 16 * line_pitch(axis)),
         values(dpositions + 16 * line_pitch(axis)),
-        dvalues{place + floats(axis, sets) * 4, 16, round_up(axis.positions, 16)} {}
+        dvalues{place + floats(axis, sets) * 4, 16, straight_columns(axis.positions + 1)} {}
 };
 
 template <class T, int HeadSize>
 int stage_one_backward_bytes(const AxisLines& axis, int sets, int turns) {
   return kSharedAlignment + 2 * Tile<T>::bytes(axis.group_rows, HeadSize) +
-         TableTile<T, HeadSize>::bytes(axis) + Tile<T>::bytes(axis.group_rows, axis.line_rows) +
+         TableTile<T, HeadSize>::bytes(axis) +
+         Tile<T>::bytes(axis.group_rows, straight_columns(axis.line_rows)) +
          kWarps / turns * WarpScratch<T>::bytes(axis, sets) + axis.group_rows * 4;
 }
 
@@ -172,8 +179,8 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
   place += Tile<T>::bytes(axis.group_rows, HeadSize);
   unsigned char* const table_place = place;
   place += TableTile<T, HeadSize>::bytes(axis);
-  const Tile<T> dscores{place, axis.group_rows, axis.line_rows};
-  place += Tile<T>::bytes(axis.group_rows, axis.line_rows);
+  const Tile<T> dscores{place, axis.group_rows, straight_columns(axis.line_rows)};
+  place += Tile<T>::bytes(axis.group_rows, straight_columns(axis.line_rows));
   const int turns = params.turns, scratch_bytes = WarpScratch<T>::bytes(axis, p.sets);
   const auto scratch_of = [&](int tile) {
     return WarpScratch<T>(place + tile / turns * scratch_bytes, axis, p.sets);
@@ -261,16 +268,16 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
 
             const bool between = p.span == Span::between;
             const int window = window_first(axis, own);
-            TableBins<T> bins{scratch.dvalues, own_row, axis.positions, between ? axis.origin : -1,
-                              !(between && second)};
-            if (walks) {
+            TableBins<T> bins{&scratch.dvalues.at(own_row, 0), between ? axis.origin : -1,
+                              walk.sign < 0 ? axis.origin : axis.positions + 1, walk.sign > 0};
+            if (walks && walk.count > 0) {
               walk_along<T>(
                   walk, axis, window, gates, own_scores, scratch.values + own_row * value_pitch,
                   own_gradients, [&](int m, int below, float weight, float, float slope, float d) {
                     own_dpositions[m] = fmaf(d, slope, set > 0 ? own_dpositions[m] : 0.0F);
                     bins.add(window + below, weight, d);
                   });
-              bins.flush();
+              bins.finish();
             }
             const float other = __shfl_xor_sync(0xffffffffu, bins.centre, 16);
             if (walks && between && !second)
@@ -316,8 +323,8 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rou
           if (turns > 1 || p.sets > 1 || Rounds > 1) __syncthreads();
         }
         if (works) {
-          back_along<T>(walk, walks, gates, own_scores, own_dpositions, dscores, first + own_row,
-                        sums);
+          back_along<T>(walk, walks, gates, own_scores, own_dpositions,
+                        &dscores.at(first + own_row, 0), sums);
           __syncwarp();
           // dq += dt · k along the line.
           float dq[kPieces][4];

@@ -104,37 +104,39 @@ __device__ void note_scores(float* scores, int pitch, const AxisLines& axis, con
 }
 
 /// Gradients of one patch's table values, from one walk. Neighbours on a walk have positions at
-/// most one apart, so two sums suffice. Position 0 of Span::between is met by both walks of a
-/// patch: what belongs to it is kept in `centre`.
+/// most one apart, so two sums suffice: those of table rows `at` and `at + 1`. Position 0 of
+/// Span::between is met by both walks of a patch: what belongs to it is kept in `centre`.
 template <class T>
 struct TableBins {
-  const Tile<T>& bins;
-  int row, positions, centre_row;
+  T* bins;         // the patch's row
+  int centre_row;  // −1: none
+  int rows;        // this walk writes rows 0 … rows−1
   bool upwards;
-  int at = -8;  // the sums belong to table rows `at` and `at + 1`; at first to none
+  int at = -8;  // at first none
   float lower = 0.0F, upper = 0.0F, centre = 0.0F;
 
   __device__ void add(int below, float weight, float d) {
     const int moved = below - at;
-    if (moved != 0) flush();
-    const float low = moved == 0 ? lower : moved == 1 ? upper : 0.0F;
-    const float high = moved == 0 ? upper : moved == -1 ? lower : 0.0F;
+    if (moved != 0) {
+      put(upwards ? at : at + 1, upwards ? lower : upper);
+      const bool next = moved == (upwards ? 1 : -1);
+      const float carried = upwards ? upper : lower;
+      if (!next) put(upwards ? at + 1 : at, carried);
+      lower = next && upwards ? carried : 0.0F;
+      upper = next && !upwards ? carried : 0.0F;
+      at = below;
+    }
     const float part = weight * d;
-    at = below;
-    lower = low + (d - part);
-    upper = high + part;
+    lower += d - part;
+    upper += part;
   }
-  __device__ void flush() {
+  __device__ void finish() {
     put(at, lower);
     put(at + 1, upper);
   }
-  __device__ void put(int table_row, float sum) {
-    if (table_row == centre_row) {
-      centre = sum;
-    } else if (upwards ? table_row > centre_row && table_row < positions
-                       : table_row < centre_row && table_row >= 0) {
-      bins.at(row, table_row) = narrow<T>(sum);
-    }
+  __device__ void put(int row, float sum) {
+    if (row == centre_row) centre = sum;
+    if (row != centre_row && unsigned(row) < unsigned(rows)) bins[row] = narrow<T>(sum);
   }
 };
 
@@ -143,11 +145,11 @@ struct GateSums {
   float scale = 0.0F, offset = 0.0F;
 };
 
-/// Back along a walk: gradients of positions become those of gates, and of scores, in row `row`.
+/// Back along a walk: gradients of positions become those of gates and of scores.
 template <class T>
 __device__ void back_along(const PatchWalk& walk, bool walks, const Gates& gates,
-                           const float* scores, const float* dpositions, const Tile<T>& dscores,
-                           int row, GateSums& sums) {
+                           const float* scores, const float* dpositions, T* dscores,
+                           GateSums& sums) {
   if (!walks) return;
   float sum = 0.0F;
 #pragma unroll 1
@@ -169,7 +171,7 @@ __device__ void back_along(const PatchWalk& walk, bool walks, const Gates& gates
       const float dt = walk.sign * sum * gate[i] * (1.0F - gate[i]);
       sums.scale = fmaf(dt, score[i], sums.scale);
       sums.offset += dt;
-      dscores.at(row, place[i]) = narrow<T>(gates.scale * dt);
+      dscores[place[i]] = narrow<T>(gates.scale * dt);
     }
   }
 }
