@@ -28,10 +28,14 @@ struct StreamQueriesLayout {
   }
 };
 
+/// Whether a lane's x stay in registers: of grid rows of 32, they are few.
+template <int Wide>
+inline constexpr bool kKeepsX = Wide == 4;
+
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
 struct StreamDirectGradient {
-  using Direct = StreamDirect<T, Wide, false>;
+  using Direct = StreamDirect<T, Wide, kKeepsX<Wide>>;
   static constexpr int kPieces = 8, kStored = Direct::kStored;
   float sum_x[kStored][4];
   T* dx[2];  // of this lane's rows
@@ -177,7 +181,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const float factor = Form == BiasForm::none
                            ? 0.0F
                            : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
-  [[maybe_unused]] StreamDirect<T, Wide, false> direct(p, columns, block.batch_head, row, y_rows,
+  [[maybe_unused]] StreamDirect<T, Wide, kKeepsX<Wide>> direct(p, columns, block.batch_head, row, y_rows,
                                                        factor * kLog2E,
                                                        reinterpret_cast<float*>(direct_x));
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block.batch_head, row,
