@@ -70,12 +70,13 @@ class Rotary : public testing::TestWithParam<DType> {
         const auto c = static_cast<std::size_t>(2 * pair);
         const bool turns = tensor < 2 && patch >= 0;
         const double phi = turns ? angle(shape, angles, fx, fy, patch, head, pair) : 0;
+        const double cosine = std::cos(phi), sine = std::sin(phi);
         const double a = given[in + c], b = given[in + c + 1];
         const double da = gradients[out + c], db = gradients[out + c + 1];
-        wanted[out + c] = a * std::cos(phi) - b * std::sin(phi);
-        wanted[out + c + 1] = a * std::sin(phi) + b * std::cos(phi);
-        dwanted[out + c] = da * std::cos(phi) + db * std::sin(phi);
-        dwanted[out + c + 1] = db * std::cos(phi) - da * std::sin(phi);
+        wanted[out + c] = a * cosine - b * sine;
+        wanted[out + c + 1] = a * sine + b * cosine;
+        dwanted[out + c] = da * cosine + db * sine;
+        dwanted[out + c + 1] = db * cosine - da * sine;
         if (!turns) continue;
         const double dphi = db * after[out + c] - da * after[out + c + 1];
         const auto f = static_cast<std::size_t>(head * shape.head_size / 2 + pair);
@@ -103,12 +104,12 @@ class Rotary : public testing::TestWithParam<DType> {
 };
 
 TEST_P(Rotary, FollowsTheFormula) {
-  const Shape shapes[] = {{1, 1, 1, 1, 0, 4},  {3, 2, 3, 5, 1, 12},   {130, 6, 8, 8, 0, 64},
+  const Shape shapes[] = {{1, 1, 1, 1, 0, 4},  {3, 2, 3, 5, 1, 12},   {35, 2, 8, 8, 0, 64},
                           {2, 3, 1, 70, 5, 8}, {5, 4, 16, 9, 2, 128}, {600, 2, 2, 3, 0, 32}};
   for (const Shape& shape : shapes)
     for (const Angles angles : {Angles::raster, Angles::axial, Angles::mixed})
-      for (const bool from_packed : {false, true})
-        for (const bool to_packed : {false, true}) check(shape, angles, from_packed, to_packed);
+      for (const bool packed : {false, true})
+        check(shape, angles, packed, shape.images > 1 || packed);
 }
 
 TEST_P(Rotary, RefusesWhatItCannotTurn) {
