@@ -87,8 +87,9 @@ void expect_right(const Problem& given, DType type, bool packed) {
   expect_near("dk", ours.dk, exact.dk, 2 * most, rounding);
   expect_near("dv", ours.dv, exact.dv, most);
   if (!problem.has_bias) return;
-  // One token alone has no gradient of the gain at all, but its terms are rounded.
-  expect_near("dgain", ours.dgain, exact.dgain, most, std::max(exact.dgain_terms, 0.1 * rounding));
+  // One token alone has no gradient of the gain at all: what is left is the rounding, in float32
+  // for every type, of a difference of numbers of size 1.
+  expect_near("dgain", ours.dgain, exact.dgain, most, std::max(exact.dgain_terms, 3e-6 / most));
   if (!problem.has_tables) {
     expect_near("dx", ours.dvectors[0], exact.dvectors[0], 2 * most, rounding);
     expect_near("dy", ours.dvectors[1], exact.dvectors[1], 2 * most, rounding);
@@ -122,7 +123,7 @@ std::int64_t default_positions(const Problem& p) {
 TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
   Random random(1);
   for (const auto [rows, cols, head_size] :
-       {std::array{8, 8, 64}, {14, 14, 64}, {16, 16, 32}, {20, 17, 64}, {32, 32, 64}, {4, 70, 128}})
+       {std::array{8, 8, 64}, {14, 14, 64}, {16, 16, 32}, {20, 17, 64}, {4, 70, 128}, {32, 32, 64}})
     for (const bool relative : {false, true}) {
       Problem p;
       p.shape = {1, 2, rows, cols, 0, head_size};
