@@ -49,10 +49,9 @@ std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t set
   const std::int64_t element = element_bytes(dtype), head = shape.head_size <= 64 ? 64 : 128;
   const std::int64_t padding = element == 4 ? 32 : 16, pitch = head * element + padding;
   const std::int64_t line = (longest + 15) / 16 * 16, rows = std::max<std::int64_t>(kRowTile, line);
-  const std::int64_t stage_one =
-      rows * (2 * pitch + (line + 16) * element + padding + 4) +
-      (element == 4 ? 0 : (2 * longest + 16) * pitch) +
-      16 * ((2 + sets) * (longest + 4) * 4 + (2 * longest + 32) * element + padding) + 2048;
+  const std::int64_t stage_one = rows * (2 * pitch + line * element + padding + 4) +
+                                 (element == 4 ? 0 : (2 * longest + 16) * pitch) +
+                                 16 * (3 * longest + 24) * 4 + 2048;
   if (stage_one > shared_memory_limit())
     return "axis vectors of " + std::to_string(shape.rows) + " × " + std::to_string(shape.cols) +
            " patches with head size " + std::to_string(shape.head_size) +
@@ -145,11 +144,12 @@ AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool
   axis.group = std::min(axis.lines, std::max(1, kRowTile / axis.line_rows));
   axis.groups = (axis.lines + axis.group - 1) / axis.group;
   axis.group_rows = axis.group * axis.line_rows;
-  // Few blocks, since each has partial sums of its own, but enough for a large device.
+  // Few blocks, since each has partial sums of its own, but enough for a large device; no more than
+  // it runs at once, since a few left over would take as long as all.
   constexpr std::int64_t kBlocks = 264;
-  axis.chunk = static_cast<int>(
-      std::min<std::int64_t>(axis.groups, (g.batch_heads * axis.groups + kBlocks - 1) / kBlocks));
-  axis.chunk = std::max(axis.chunk, 1);
+  const std::int64_t in_head =
+      std::max<std::int64_t>(1, kBlocks / std::max<std::int64_t>(1, g.batch_heads));
+  axis.chunk = static_cast<int>((axis.groups + in_head - 1) / in_head);
   axis.chunks = (axis.groups + axis.chunk - 1) / axis.chunk;
   return axis;
 }
