@@ -13,14 +13,21 @@ namespace sape2::kernels::cuda {
 /// neighbouring queries in different banks.
 inline constexpr int kStepPitch = kRowTile + 1;
 
-/// For the steps, then for the gradients of logits.
-inline constexpr int kExchangeBytes = kRowTile * kStepPitch * 8;
-static_assert(Tile<float>::bytes(kRowTile, kRowTile) <= kExchangeBytes);
+/// For the steps, then for the gradients of logits; in float32 first for the table, too.
+template <class T, int HeadSize>
+constexpr int kExchangeBytes = [] {
+  const int steps = kRowTile * kStepPitch * 8, table = Tile<T>::bytes(kRowTile, HeadSize);
+  return kIsWide<T> && table > steps ? table : steps;
+}();
+
+/// In 16 bits there is room for the table beside everything else.
+template <class T>
+constexpr bool kTableApart = !kIsWide<T>;
 
 template <class T, int HeadSize>
-constexpr int kCopeBackwardBytes = kSharedAlignment +
-                                   4 * Tile<T>::bytes(kRowTile, HeadSize) + kExchangeBytes
-                                   + Tile<T>::bytes(kRowTile, kRowTile) + kRowTile * 4;
+constexpr int kCopeBackwardBytes =
+    kSharedAlignment + (kTableApart<T> ? 5 : 4) * Tile<T>::bytes(kRowTile, HeadSize) +
+    Tile<T>::bytes(kRowTile, kRowTile) + kExchangeBytes<T, HeadSize> + kRowTile * 4;
 
 /// Adds a tile's steps to the gradients of this warp's table values. Two lanes take a query, one
 /// from each end of the tile: positions never turn round, so each bin is left once, and only where
@@ -135,12 +142,13 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
     return tile;
   };
   const Tile<T> queries = take_tile(), douts = take_tile(), keys = take_tile();
-  const Tile<T> contents = take_tile();
+  const Tile<T> contents = take_tile(), table_apart = kTableApart<T> ? take_tile() : queries;
   const Tile<T> weights{next, kRowTile, kRowTile};
   next += Tile<T>::bytes(kRowTile, kRowTile);
   float2* const steps = reinterpret_cast<float2*>(next);
+  const Tile<T> table = kTableApart<T> ? table_apart : Tile<T>{next, kRowTile, HeadSize};
   const Tile<T> dlogits{next, kRowTile, kRowTile};
-  next += kExchangeBytes;
+  next += kExchangeBytes<T, HeadSize>;
   float* const delta = reinterpret_cast<float*>(next);
   const std::int64_t block_values = std::int64_t(blockIdx.x) * kRowTile * cope.pitch;
   float* const values = cope.values == nullptr ? delta + kRowTile : cope.values + block_values;
@@ -157,6 +165,8 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
     __syncwarp();
   };
 
+  const bool resident = kTableApart<T> && cope.positions <= kRowTile;
+  if (resident) load_table<T, HeadSize>(table, cope, 0, g.head_size);
   bool table_begun = false;
   const std::int64_t units = g.batch_heads * params.chunks;
   for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
@@ -181,6 +191,10 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
       __syncthreads();
       load(queries, p.q, first_row);
       load(douts, params.attention.dout, first_row);
+      if (tiles == 1) {
+        load(keys, p.k, 0);
+        load(contents, p.v, 0);
+      }
       if (tiles > 1) rows_delta<T, HeadSize>(params.attention, image, head, first_row, delta);
       arrived();
       float scaled_maximum[2] = {}, inverse_sum[2] = {}, mean[2] = {};
@@ -193,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
         scaled_maximum[half] = softmax.maximum * kLog2E;
         inverse_sum[half] = 1.0F / softmax.sum;
       }
-      make_values<T, HeadSize>(values, cope, queries, keys, g.head_size);
+      make_values<T, HeadSize>(values, cope, queries, table, resident, g.head_size);
 
       if (tiles > 1) {
         float later[2] = {};
@@ -215,9 +229,11 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
       float dq[kOutPieces][4] = {}, earlier[2] = {};
       for (int tile = 0; tile < tiles; ++tile) {
         __syncthreads();
-        load(keys, p.k, tile * kRowTile);
-        load(contents, p.v, tile * kRowTile);
-        arrived();
+        if (tiles > 1) {
+          load(keys, p.k, tile * kRowTile);
+          load(contents, p.v, tile * kRowTile);
+          arrived();
+        }
 
         const int valid = g.tokens - tile * kRowTile;
         float later[2] = {};
@@ -301,7 +317,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
         for (int e = 0; e < 4; ++e) dq[piece][e] *= params.common;
       for (int first = 0; first < cope.positions; first += kRowTile) {
         __syncthreads();
-        load_table<T, HeadSize>(keys, cope, first, g.head_size);
+        if (!resident) load_table<T, HeadSize>(table, cope, first, g.head_size);
         CopePieces part;
         for_pieces([&](int piece, int e) {
           const int column = first + piece * 8 + 2 * lane.t + e % 2;
@@ -310,7 +326,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
         });
         store_square(weights, part);
         __syncthreads();
-        add_product_with_columns<T>(dq, part, keys);
+        add_product_with_columns<T>(dq, part, table);
         float dtable[kOutPieces][4] = {};
         add_transposed_product(dtable, weights, warp_row, queries);
 #pragma unroll
