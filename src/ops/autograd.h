@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ops/internal_ops.h"
+#include "ops/sizes.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -61,6 +62,7 @@ class Differentiable : public torch::autograd::Function<Differentiable<Arguments
       if (tensors[index]->requires_grad()) wanted |= int64_t{1} << index;
     }
     const Tensors outputs(saved.begin() + given, saved.end());
+    if (!is_traced(outputs[0])) wanted |= BackwardInputs::kMayShare;
     auto gradients = once_only(saved, grads, [&] {
       return Dispatched::backward({grads, outputs, wanted}, arguments);
     });
