@@ -69,11 +69,11 @@ class AttentionBenchmark : public Command {
       terminal.print(to_json(measure_path(cases.at(0), path, patience_)));
       return kExitSuccess;
     }
-    const std::string json =
+    const std::string report =
         is_cpu() ? measure_on_cpu(terminal, cases) : measure_on_gpu(terminal, cases);
     if (!json_.empty()) {
       io::AtomicFile file(json_);
-      file.write(json);
+      file.write(report);
       file.commit();
     }
     return kExitSuccess;

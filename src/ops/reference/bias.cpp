@@ -2,14 +2,37 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace sape2::ops::reference {
 namespace {
+
+at::Tensor subtracted_distances(const at::Tensor& some, const at::Tensor& all) {
+  constexpr int64_t kNeverAsMatrixProduct = 2;
+  return at::cdist(some, all, 2.0, kNeverAsMatrixProduct);
+}
 
 /// ‖u_i − u_n‖ for pairs by subtraction: exactly 0 for equal vectors, where the derivative is 0
 /// too.
 at::Tensor distances(const at::Tensor& some, const at::Tensor& all) {
-  constexpr int64_t kNeverAsMatrixProduct = 2;
-  return at::cdist(some, all, 2.0, kNeverAsMatrixProduct);
+  // On a GPU LibTorch's way back keeps a number for each pair and entry, and counts them in 32
+  // bits: large problems are cut into pieces.
+  constexpr int64_t kMost = int64_t{1} << 28;
+  const int64_t of_row = std::max<int64_t>(1, all.size(-2) * all.size(-1));
+  if (!some.is_cuda() || some.numel() / std::max<int64_t>(1, some.size(-1)) <= kMost / of_row)
+    return subtracted_distances(some, all);
+  const auto heads = some.flatten(0, -3), others = all.flatten(0, -3);
+  const int64_t rows = std::max<int64_t>(1, kMost / of_row);
+  std::vector<at::Tensor> whole;
+  for (int64_t head = 0; head < heads.size(0); ++head) {
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : heads[head].split(rows))
+      parts.push_back(subtracted_distances(part, others[head]));
+    whole.push_back(at::cat(parts));
+  }
+  auto sizes = some.sizes().vec();
+  sizes.back() = all.size(-2);
+  return at::stack(whole).view(sizes);
 }
 
 /// Entry x (`axis` −1) or y (`axis` −2) of each vector, for every patch of the grid.
