@@ -6,6 +6,7 @@
 #include "train/step_runner.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace sape2::train {
 namespace {
@@ -43,6 +44,11 @@ at::Tensor value_of(const std::optional<WeightAverage>& average) {
   return average ? average->value() : at::Tensor();
 }
 
+std::optional<c10::Stream> side_stream(const c10::Device& device) {
+  if (device.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
 // Places whose times are taken: the start, then two for each piece of a batch, then the end.
 constexpr int64_t kMostMeasuredPieces = (StepRunner::kMostMarks - 2) / 2;
 
@@ -57,7 +63,8 @@ TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed)
       adam_(parameters_.weights(), parameters_.decayed(), adam_options(recipe),
             {.average = value_of(average_), .copy = parameters_.rounded_weights()}),
       outcome_(at::zeros({2}, parameters_.weights().options())),
-      runner_(make_step_runner(parameters_.weights().device())) {
+      runner_(make_step_runner(parameters_.weights().device())),
+      side_stream_(side_stream(parameters_.weights().device())) {
   model_.train();
 }
 
@@ -122,6 +129,8 @@ at::Tensor TrainingStep::accumulate_gradients() {
   const auto factors =
       skips ? inputs_.depth_factors.chunk(pieces, 1) : std::vector<at::Tensor>(images.size());
   const double share = 1 / static_cast<double>(inputs_.images.size(0));
+  std::optional<ops::GradientsBeside> beside;
+  if (side_stream_) beside.emplace(*side_stream_);
   at::Tensor total;
   for (std::size_t i = 0; i < images.size(); ++i) {
     const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()),
@@ -130,6 +139,7 @@ at::Tensor TrainingStep::accumulate_gradients() {
     const int place = static_cast<int>(2 * std::min<std::size_t>(i, kMostMeasuredPieces - 1));
     mark(place + 1);
     loss.backward();
+    if (beside) beside->join();
     parameters_.collect_gradients();
     mark(place + 2);
     total = total.defined() ? total + loss.detach() : loss.detach();
