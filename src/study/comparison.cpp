@@ -151,6 +151,9 @@ void Session::refuse_other_plans() const {
                     "uses every core",
                     plan_.jobs));
   }
+  if (plan_.jobs > 1 && plan_.common.recipe.dropout > 0) {
+    throw Error("runs side by side cannot use dropout: they would draw from one generator");
+  }
   for (const Task& task : tasks_) {
     const fs::path folder = folder_of(task.config);
     if (!fs::exists(folder / "config.json")) continue;

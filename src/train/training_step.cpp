@@ -6,6 +6,7 @@
 #include "train/step_runner.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace sape2::train {
@@ -46,7 +47,9 @@ at::Tensor value_of(const std::optional<WeightAverage>& average) {
 
 std::optional<c10::Stream> side_stream(const c10::Device& device) {
   if (device.is_cpu()) return std::nullopt;
-  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  // Not from the pool that data loaders take theirs from: what they do must not be recorded.
+  return c10::impl::VirtualGuardImpl(device.type())
+      .getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
 
 // Places whose times are taken: the start, then two for each piece of a batch, then the end.
@@ -79,10 +82,13 @@ double TrainingStep::Outcome::gradient_norm() const {
 }
 
 TrainingStep::Outcome TrainingStep::run(const Batch& batch, double learning_rate, int64_t step) {
-  at::manual_seed(mixed(seed_, static_cast<uint64_t>(step)));
+  const uint64_t seed = mixed(seed_, static_cast<uint64_t>(step));
+  // Dropout draws from LibTorch's own generators, which all runs of a process share.
+  if (recipe_.dropout > 0) at::manual_seed(seed);
   place(inputs_.images, batch.images);
   place(inputs_.targets, batch.targets);
-  place(inputs_.depth_factors, model_.draw_depth(batch.images.size(0)));
+  place(inputs_.depth_factors,
+        model_.draw_depth(batch.images.size(0), at::detail::createCPUGenerator(seed)));
   place(inputs_.numbers,
         adam_.numbers(step + 1, learning_rate, average_ ? average_->share(step) : 0));
   runner_->run([this] { compute(); });

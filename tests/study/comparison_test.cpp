@@ -136,6 +136,8 @@ TEST(Comparison, RunsSideBySideEndAsRunsInTurn) {
   plan.common.device = "cuda";
   plan.common.recipe.epochs = 6;
   plan.common.recipe.precision = "bfloat16";
+  plan.common.recipe.stochastic_depth = 0.2;
+  plan.common.model.vit.depth = 3;
   Counter in_turn, side_by_side;
   compare(plan, folder / "turn", in_turn);
   plan.jobs = 4;
