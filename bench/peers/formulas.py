@@ -94,6 +94,7 @@ def flex_distances(q, k, v, ex, ey, rows, cols):
     from torch.nn.attention.flex_attention import flex_attention
 
     ux, uy = vectors(q, k, ex, ey, rows, cols, "suffix", q.shape[-1] ** -0.5, 0.0)
+    torch._dynamo.graph_break()  # score functions read tensors that are stored
     scale = q.shape[-1] ** -0.5
 
     def distance(u, image, head, query, key):
@@ -115,6 +116,7 @@ def flex_relative(q, k, v, ex, ey, gate_scale, gate_offset, rows, cols):
 
     gates = [gate.to(q.dtype).view(-1, 1, 1, 1) for gate in (gate_scale, gate_offset)]
     ux, uy = vectors(q, k, ex, ey, rows, cols, "between", *gates)
+    torch._dynamo.graph_break()  # score functions read tensors that are stored
 
     def biased(score, image, head, query, key):
         return score + ux[image, head, query, key % cols] + uy[image, head, query, key // cols]

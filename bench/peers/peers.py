@@ -10,6 +10,7 @@ class Peer:
     form: str  # of the bias: none, distance or direct
     compiled: bool = False
     backward: bool = True
+    longest_line: int = 1 << 30  # of the grid
 
 
 # The most telling first: where time runs out, the last are left out.
@@ -26,6 +27,7 @@ PEERS = [
     Peer("rel listing, compiled", "relative_listing", "direct", compiled=True),
     Peer("SDPA + stored rel bias", "sdpa_with_relative", "direct"),
     Peer("FlexAttention, rel", "flex_relative", "direct", compiled=True),
-    Peer("FlexAttention, distances", "flex_distances", "distance", compiled=True, backward=False),
+    Peer("FlexAttention, distances", "flex_distances", "distance", compiled=True, backward=False,
+         longest_line=16),  # its score function has a term for each entry of a line
 ]
 QUICK = [index for index, peer in enumerate(PEERS) if peer.function in ("plain_sdpa", "ours_plain", "ours", "ours_relative")]

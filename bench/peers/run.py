@@ -27,6 +27,10 @@ def parse_shape(text):
         sys.exit(f'run.py: shape "{text}" is not understood; write IMAGESxHEADS:ROWSxCOLS:SIZE, such as 128x6:8x8:64')
 
 
+def is_wanted(peer, only):
+    return only is None or peer is PEERS[0] or any(text in peer.name for text in only.split(";"))
+
+
 def floor_ms(shape, ceilings, backward):
     """What plain attention of this size needs at the measured ceilings."""
     images, heads, rows, cols, size = shape
@@ -71,30 +75,37 @@ def print_table(rows, ceilings):
             print("| " + " | ".join(cells(row, plain, ceilings)) + " |")
 
 
-def measured(command, wanted, options, clock):
+def measured(wanted, options, clock):
     """A row for each job, and the ceilings."""
-    compiled = [job for job in wanted if PEERS[job["peer"]].compiled]
-    owners = [jobs.Worker(command, {"TORCHINDUCTOR_COMPILE_THREADS": "2"}) for _ in compiled]
-    shared = jobs.Worker(command)
     answers = {}
+    for job in wanted:
+        longest = PEERS[job["peer"]].longest_line
+        if max(job["shape"][2:4]) > longest:
+            answers[id(job)] = {"failed": f"not tried: made for lines of up to {longest}"}
+    compiled = [job for job in wanted if PEERS[job["peer"]].compiled and id(job) not in answers]
+    # One thread each: together they have more to compile than the machine has cores.
+    owners = [jobs.Worker("worker", options.library, environment={"TORCHINDUCTOR_COMPILE_THREADS": "1"}) for _ in compiled]
+    shared = jobs.Worker("worker", options.library)
     try:
-        if compiled:
-            print(f"compiling {len(compiled)} functions", file=sys.stderr, flush=True)
-        ahead = jobs.run_at_once(owners, [{**job, "what": "compile"} for job in compiled], options.at_once,
-                                 options.compile_limit, clock)
-        ceilings = shared.run({"what": "ceilings"}, options.limit)
-        if "failed" in ceilings:
-            sys.exit("run.py: the GPU could not be measured: " + ceilings["failed"])
-        for job, owner, made in zip(compiled, owners, ahead):
+        with jobs.holding(options.lock, alone=False):
+            if compiled:
+                print(f"compiling {len(compiled)} functions", file=sys.stderr, flush=True)
+            ahead = jobs.run_at_once(owners, [{**job, "what": "compile"} for job in compiled], options.at_once,
+                                     options.compile_limit, clock)
+        for job, made in zip(compiled, ahead):
             if "failed" in made:
                 answers[id(job)] = {"failed": "compiling: " + made["failed"]}
-        runs = [(shared, job) for job in wanted if not PEERS[job["peer"]].compiled]
+        runs = [(shared, job) for job in wanted if not PEERS[job["peer"]].compiled and id(job) not in answers]
         runs += [(owner, job) for owner, job in zip(owners, compiled) if id(job) not in answers]
-        for worker, job in runs:
-            print(f"{PEERS[job['peer']].name} {job['shape']}", file=sys.stderr, flush=True)
-            answers[id(job)] = jobs.run_within(worker, job, options.limit, clock)
-            if worker is not shared:
-                worker.close()
+        with jobs.holding(options.lock, alone=True):
+            ceilings = shared.run({"what": "ceilings"}, options.limit)
+            if "failed" in ceilings:
+                sys.exit("run.py: the GPU could not be measured: " + ceilings["failed"])
+            for worker, job in runs:
+                print(f"{PEERS[job['peer']].name} {job['shape']}", file=sys.stderr, flush=True)
+                answers[id(job)] = jobs.run_within(worker, job, options.limit, clock)
+                if worker is not shared:
+                    worker.close()
     finally:
         for worker in [shared, *owners]:
             worker.close()
@@ -109,22 +120,23 @@ def main():
     parser.add_argument("--shapes", default=SHAPES, help=f"IMAGESxHEADS:ROWSxCOLS:SIZE,… (default: {SHAPES})")
     parser.add_argument("--dtype", choices=["bfloat16", "float16", "float32"], default="bfloat16")
     parser.add_argument("--quick", action="store_true", help="ours and plain SDPA only")
+    parser.add_argument("--only", help="peers whose names hold one of these, and plain SDPA: TEXT;TEXT;…")
     parser.add_argument("--no-compile", action="store_true", help="leave out what torch.compile makes")
     parser.add_argument("--limit", type=float, default=60, help="seconds a peer may take at one shape (default: 60)")
     parser.add_argument("--compile-limit", type=float, default=300, help="seconds one compilation may take (default: 300)")
     parser.add_argument("--at-once", type=int, default=20, help="compilations at once (default: 20)")
     parser.add_argument("--budget", type=float, default=3600, help="seconds for the whole run (default: 3600)")
+    parser.add_argument("--lock", help="a file shared with other runs: they compile together, each measures alone")
     parser.add_argument("--json", help="write all figures to this file")
     options = parser.parse_args()
 
     clock = jobs.Clock(options.budget)
-    worker = [sys.executable, str(pathlib.Path(__file__).parent / "worker.py"), options.library]
     shapes = [parse_shape(text) for text in options.shapes.split(",")]
-    chosen = QUICK if options.quick else range(len(PEERS))
+    chosen = QUICK if options.quick else [i for i, peer in enumerate(PEERS) if is_wanted(peer, options.only)]
     wanted = [{"what": "measure", "peer": peer, "shape": shape, "dtype": options.dtype}
               for peer in chosen if not (options.no_compile and PEERS[peer].compiled) for shape in shapes]
 
-    rows, ceilings = measured(worker, wanted, options, clock)
+    rows, ceilings = measured(wanted, options, clock)
     print(f"{ceilings['gpu']}, PyTorch {ceilings['torch']}, {options.dtype}; copy {ceilings['copy']:.2f} TB/s, "
           f"product {ceilings['product']:.0f} TFLOP/s")
     print("both: forward + backward; ms: called from Python; graph ms: in a CUDA graph; ×: over plain SDPA's; MiB: peak beyond "

@@ -77,26 +77,28 @@ def main():
     parser.add_argument("--limit", type=float, default=60, help="seconds to measure a model in one way (default: 60)")
     parser.add_argument("--compile-limit", type=float, default=600, help="seconds to compile a model (default: 600)")
     parser.add_argument("--budget", type=float, default=3600, help="seconds for the whole run (default: 3600)")
+    parser.add_argument("--lock", help="a file shared with other runs: they compile together, each measures alone")
     parser.add_argument("--json", help="write all figures to this file")
     options = parser.parse_args()
 
     folder = pathlib.Path(__file__).resolve().parent
     clock = jobs.Clock(options.budget)
     cases = [{**parse_case(text), "whole": options.whole} for text in options.cases.split(",")]
-    workers = [jobs.Worker([sys.executable, str(folder / "train_worker.py")], {"TORCHINDUCTOR_COMPILE_THREADS": "3"}) for _ in cases]
+    workers = [jobs.Worker("train_worker", environment={"TORCHINDUCTOR_COMPILE_THREADS": "3"}) for _ in cases]
     rows = [dict(case) for case in cases]
     try:
         print(f"compiling {len(cases)} models", file=sys.stderr, flush=True)
-        ahead = jobs.run_at_once(workers, [{**case, "what": "compile"} for case in cases], len(cases), options.compile_limit, clock)
-        for row, case, worker, made in zip(rows, cases, workers, ahead):
-            for mode in MODES:
-                if mode != "eager" and "failed" in made:
-                    row[mode] = {"failed": "compiling: " + made["failed"]}
-                    continue
-                row[mode] = jobs.run_within(worker, {**case, "what": mode}, options.limit, clock)
-            worker.close()
-            if options.sape2 and clock.left() > 0:
-                row["ours"] = ours(options.sape2, folder.parent.parent / "recipes", case, min(options.limit, clock.left()))
+        with jobs.holding(options.lock, alone=False):
+            ahead = jobs.run_at_once(workers, [{**case, "what": "compile"} for case in cases], len(cases), options.compile_limit, clock)
+        with jobs.holding(options.lock, alone=True):
+            for row, case, worker, made in zip(rows, cases, workers, ahead):
+                for mode in MODES:
+                    failed = "failed" in made and mode != "eager"
+                    row[mode] = ({"failed": "compiling: " + made["failed"]} if failed else
+                                 jobs.run_within(worker, {**case, "what": mode}, options.limit, clock))
+                worker.close()
+                if options.sape2 and clock.left() > 0:
+                    row["ours"] = ours(options.sape2, folder.parent.parent / "recipes", case, min(options.limit, clock.left()))
     finally:
         for worker in workers:
             worker.close()

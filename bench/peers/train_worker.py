@@ -1,9 +1,8 @@
-"""Training steps of one model in PyTorch, one job a line; started by train.py."""
+"""Training steps of one model in PyTorch, job by job, in a process that train.py starts."""
 
 import functools
 import time
 
-import jobs
 import torch
 from formulas import paper_bias, product_distances, relative_bias
 from torch import nn
@@ -13,6 +12,10 @@ PRESETS = {"vit-small": (12, 384, 6, 4), "vit-compact": (9, 192, 12, 2)}
 SIDE = 8  # patches of 4×4 on images of 32×32
 WARM_UPS = 4
 STEPS, ROWS = 30, 4
+
+
+def prepare():
+    torch.cuda.init()
 
 
 class Attention(nn.Module):
@@ -136,8 +139,3 @@ def work(job):
     torch.cuda.reset_peak_memory_stats()
     run = training.recorded() if job["what"] == "graph" else training.step
     return {"ms": least_ms(run), "mib": torch.cuda.max_memory_allocated() / 2**20}
-
-
-if __name__ == "__main__":
-    torch.cuda.init()
-    jobs.serve(work)

@@ -1,12 +1,14 @@
-"""Measures peers on the GPU, one job a line; started by run.py."""
-
-import sys
+"""Measures peers on the GPU, job by job, in a process that run.py starts."""
 
 import formulas
 import jobs
 import measure
 import torch
 from peers import PEERS
+
+
+def prepare(library):
+    torch.ops.load_library(library)
 
 
 def inputs(shape, dtype, relative):
@@ -85,9 +87,3 @@ def work(job):
     if peer.backward:
         result["both"] = attempt(lambda: figures(both))
     return result
-
-
-if __name__ == "__main__":
-    if sys.argv[1:]:
-        torch.ops.load_library(sys.argv[1])
-    jobs.serve(work)

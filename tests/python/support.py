@@ -3,6 +3,7 @@
 Every test runs on the GPU where PyTorch finds one, otherwise on the CPU; those that are about the GPU
 itself say that there is none and are skipped."""
 
+import os
 import sys
 import unittest
 
@@ -21,7 +22,11 @@ def main():
     torch.ops.load_library(sys.argv.pop())
     torch.manual_seed(0)
     print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name() if DEVICE == 'cuda' else 'the CPU'}")
-    unittest.main(verbosity=2)
+    done = unittest.main(verbosity=2, exit=False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python may end while PyTorch's backward threads still begin or end, which aborts the process.
+    os._exit(not done.result.wasSuccessful())
 
 
 class Problem:
