@@ -145,7 +145,8 @@ fs::path Session::folder_of(const train::RunConfig& config) const {
 
 // A mistake in the last of many runs must not show after hours: everything is checked first.
 void Session::refuse_other_plans() const {
-  if (plan_.jobs > 1 && train::device_named(plan_.common.device).is_cpu()) {
+  const c10::Device device = train::device_named(plan_.common.device);
+  if (plan_.jobs > 1 && device.is_cpu()) {
     throw Error(
         fmt::format("{} runs side by side need a GPU (--device cuda): on the CPU one run "
                     "uses every core",
