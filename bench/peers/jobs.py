@@ -92,10 +92,10 @@ def run_within(worker, job, limit, clock):
     return worker.run(job, min(limit, clock.left())) if clock.left() > 0 else TIME_WAS_UP
 
 
-def run_at_once(workers, jobs, at_once, limit, clock):
+def run_at_once(workers, jobs, at_once, clock):
     """The answers to jobs that may disturb each other, such as compilations: each by its own worker."""
     with concurrent.futures.ThreadPoolExecutor(max(1, at_once)) as pool:
-        return list(pool.map(lambda worker, job: run_within(worker, job, limit, clock), workers, jobs))
+        return list(pool.map(lambda worker, job: run_within(worker, job, clock.left(), clock), workers, jobs))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ What torch.compile needs is compiled ahead by several processes at once.
 
 import argparse
 import json
+import os
 import pathlib
 import sys
 
@@ -91,7 +92,7 @@ def measured(wanted, options, clock):
             if compiled:
                 print(f"compiling {len(compiled)} functions", file=sys.stderr, flush=True)
             ahead = jobs.run_at_once(owners, [{**job, "what": "compile"} for job in compiled], options.at_once,
-                                     options.compile_limit, clock)
+                                     jobs.Clock(min(options.compile_limit, clock.left())))
         for job, made in zip(compiled, ahead):
             if "failed" in made:
                 answers[id(job)] = {"failed": "compiling: " + made["failed"]}
@@ -123,8 +124,8 @@ def main():
     parser.add_argument("--only", help="peers whose names hold one of these, and plain SDPA: TEXT;TEXT;…")
     parser.add_argument("--no-compile", action="store_true", help="leave out what torch.compile makes")
     parser.add_argument("--limit", type=float, default=60, help="seconds a peer may take at one shape (default: 60)")
-    parser.add_argument("--compile-limit", type=float, default=300, help="seconds one compilation may take (default: 300)")
-    parser.add_argument("--at-once", type=int, default=20, help="compilations at once (default: 20)")
+    parser.add_argument("--compile-limit", type=float, default=300, help="seconds for all compilations (default: 300)")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="compilations at once (default: one a core)")
     parser.add_argument("--budget", type=float, default=3600, help="seconds for the whole run (default: 3600)")
     parser.add_argument("--lock", help="a file shared with other runs: they compile together, each measures alone")
     parser.add_argument("--json", help="write all figures to this file")

@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--whole", action="store_true", help="compile whole models instead of their blocks (takes far longer)")
     parser.add_argument("--sape2", help="our program, to be measured in the same run")
     parser.add_argument("--limit", type=float, default=60, help="seconds to measure a model in one way (default: 60)")
-    parser.add_argument("--compile-limit", type=float, default=600, help="seconds to compile a model (default: 600)")
+    parser.add_argument("--compile-limit", type=float, default=600, help="seconds for all compilations (default: 600)")
     parser.add_argument("--budget", type=float, default=3600, help="seconds for the whole run (default: 3600)")
     parser.add_argument("--lock", help="a file shared with other runs: they compile together, each measures alone")
     parser.add_argument("--json", help="write all figures to this file")
@@ -89,7 +89,8 @@ def main():
     try:
         print(f"compiling {len(cases)} models", file=sys.stderr, flush=True)
         with jobs.holding(options.lock, alone=False):
-            ahead = jobs.run_at_once(workers, [{**case, "what": "compile"} for case in cases], len(cases), options.compile_limit, clock)
+            ahead = jobs.run_at_once(workers, [{**case, "what": "compile"} for case in cases], len(cases),
+                                     jobs.Clock(min(options.compile_limit, clock.left())))
         with jobs.holding(options.lock, alone=True):
             for row, case, worker, made in zip(rows, cases, workers, ahead):
                 for mode in MODES:
