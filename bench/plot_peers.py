@@ -108,12 +108,13 @@ def main():
     xs, ys = [math.log10(p[0]) for p in points], [math.log10(p[1]) for p in points]
     bounds = (min(xs) - 0.08, max(xs) + 0.02), (math.floor(min(ys)), math.ceil(max(ys)))
     gpu, dtype = found["ceilings"]["gpu"], found["dtype"]
+    note = f"; {found['note']}" if "note" in found else ""
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">'
            f"<style>text{{fill:{GREY}}} .title{{font-size:15px}} .rule{{stroke:{GREY};stroke-opacity:.25}}</style>"]
     for index, (form, lines) in enumerate(panels.items()):
         draw_panel(out, LEFT + index * (PANEL_WIDTH + LABELS + LEFT), PANELS[form], lines, bounds)
     out.append(f'<text x="{LEFT}" y="{HEIGHT - 8}">Forward + backward of one head of one image, {escape(dtype)}, '
-               f"{escape(gpu)}; hollow points: called from Python, no CUDA graph</text></svg>")
+               f"{escape(gpu)}; hollow points: called from Python, no CUDA graph{escape(note)}</text></svg>")
     pathlib.Path(sys.argv[2]).write_text("\n".join(out) + "\n")
 
 
