@@ -119,6 +119,7 @@ class Gradients {
  public:
   explicit Gradients(const BackwardInputs& in) : in_(in) {}
 
+  bool may_share() const { return in_.may_share(); }
   Tensor like(size_t index, const Tensor& tensor) {
     return keep(index, in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor(),
                 tensor);
@@ -149,7 +150,7 @@ class Gradients {
 };
 
 kernels::AttentionGradients qkv_gradients(Gradients& gradients, const Inputs& inputs) {
-  const auto all = empty_like_heads(inputs.q, inputs.k, inputs.v);
+  const auto all = empty_like_heads(inputs.q, inputs.k, inputs.v, gradients.may_share());
   return {view(gradients.keep(0, all[0], inputs.q)), view(gradients.keep(1, all[1], inputs.k)),
           view(gradients.keep(2, all[2], inputs.v))};
 }
