@@ -32,7 +32,7 @@ VectorBuffers VectorScratch::view() const {
 }
 
 BackwardScratch::BackwardScratch(Arena& arena, const Geometry& g)
-    : delta(arena.take_floats(g.batch_heads * g.tokens)),
+    : delta(arena.take_floats(2 * g.batch_heads * g.padded_tokens)),
       dgain(arena.take_floats(g.batch_heads * (g.padded_tokens / kRowTile))) {}
 
 StageOneScratch::StageOneScratch(Arena& arena, const StageOneParams& stage) {

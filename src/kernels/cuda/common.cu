@@ -49,9 +49,10 @@ std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t set
   const std::int64_t element = element_bytes(dtype), head = shape.head_size <= 64 ? 64 : 128;
   const std::int64_t padding = element == 4 ? 32 : 16, pitch = head * element + padding;
   const std::int64_t line = (longest + 15) / 16 * 16, rows = std::max<std::int64_t>(kRowTile, line);
-  const std::int64_t stage_one = rows * (2 * pitch + line * element + padding + 4) +
-                                 (element == 4 ? 0 : (2 * longest + 16) * pitch) +
-                                 16 * (3 * longest + 20) * 4 + 2048;
+  const std::int64_t stage_one =
+      rows * (2 * pitch + (line + 16) * element + padding + 4) +
+      (element == 4 ? 0 : (2 * longest + 16) * pitch) +
+      16 * ((2 + sets) * (longest + 4) * 4 + (2 * longest + 32) * element + padding) + 2048;
   if (stage_one > shared_memory_limit())
     return "axis vectors of " + std::to_string(shape.rows) + " × " + std::to_string(shape.cols) +
            " patches with head size " + std::to_string(shape.head_size) +

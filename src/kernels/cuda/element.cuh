@@ -50,9 +50,23 @@ __device__ std::uint32_t pack(float a, float b) {
 template <class T>
 __device__ float2 unpack(std::uint32_t bits) {
   if constexpr (std::is_same_v<T, Bf16>) {
-    return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(bits));
+    return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
   } else {
     return __half22float2(reinterpret_cast<const __half2&>(bits));
+  }
+}
+
+/// Sums of two pairs, rounded.
+template <class T>
+__device__ std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    const auto sum = __hadd2(reinterpret_cast<const __nv_bfloat162&>(a),
+                             reinterpret_cast<const __nv_bfloat162&>(b));
+    return reinterpret_cast<const std::uint32_t&>(sum);
+  } else {
+    const auto sum =
+        __hadd2(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
+    return reinterpret_cast<const std::uint32_t&>(sum);
   }
 }
 

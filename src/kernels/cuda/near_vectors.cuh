@@ -12,6 +12,17 @@ namespace sape2::kernels::cuda {
 /// The shift is the mean of a few patches spread over the grid.
 inline constexpr int kShiftSamples = 16;
 
+/// Numbers rounded to sixteen bytes of T.
+template <class T>
+__device__ uint4 pack_piece(const float (&numbers)[16 / sizeof(T)]) {
+  if constexpr (kIsWide<T>) {
+    return reinterpret_cast<const uint4&>(numbers);
+  } else {
+    return make_uint4(pack<T>(numbers[0], numbers[1]), pack<T>(numbers[2], numbers[3]),
+                      pack<T>(numbers[4], numbers[5]), pack<T>(numbers[6], numbers[7]));
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     near_vectors_kernel(const __grid_constant__ NearVectorParams p) {
@@ -30,28 +41,41 @@ __global__ void __launch_bounds__(kThreads)
   const int patches = g.tokens - g.prefix, samples = min(kShiftSamples, patches);
   for (int entry = threadIdx.x; entry < width; entry += kThreads) {
     float sum = 0.0F;
-    if (!kIsWide<T> && entry < entries)
-      for (int s = 0; s < samples; ++s)
-        sum += from[std::int64_t(g.prefix + s * (patches / samples)) * width + entry];
+    if (!kIsWide<T> && entry < entries) {
+#pragma unroll
+      for (int s = 0; s < kShiftSamples; ++s)
+        if (s < samples)
+          sum += from[std::int64_t(g.prefix + s * (patches / samples)) * width + entry];
+    }
     shift[entry] = sum / samples;
   }
   __syncthreads();
-#pragma unroll 8
-  for (int i = threadIdx.x; i < width * kRowTile; i += kThreads) {
-    const int row = i / width, entry = i - row * width, token = first + row;
-    const bool used = entry < entries && token >= g.prefix && token < g.tokens;
-    const float value = used ? from[std::int64_t(first) * width + i] - shift[entry] : 0.0F;
-    tile.at(row, entry) = narrow<T>(value);
+  constexpr int kPerPiece = Tile<T>::kPerPiece;
+  const int pieces = width / kPerPiece;
+  const std::int64_t place = head * g.padded_tokens + first;
+  T* const to = static_cast<T*>(p.near[axis]) + place * width;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < pieces * kRowTile; i += kThreads) {
+    const int row = i / pieces, piece = i - row * pieces, token = first + row;
+    const bool used = token >= g.prefix && token < g.tokens;
+    const float4* const quads =
+        reinterpret_cast<const float4*>(from + std::int64_t(first) * width) + i * (kPerPiece / 4);
+    float numbers[kPerPiece];
+#pragma unroll
+    for (int quad = 0; quad < kPerPiece / 4; ++quad)
+      reinterpret_cast<float4&>(numbers[4 * quad]) = quads[quad];
+#pragma unroll
+    for (int j = 0; j < kPerPiece; ++j) {
+      const int entry = piece * kPerPiece + j;
+      numbers[j] = used && entry < entries ? numbers[j] - shift[entry] : 0.0F;
+    }
+    const uint4 packed = pack_piece<T>(numbers);
+    *reinterpret_cast<uint4*>(tile.piece(row, piece)) = packed;
+    reinterpret_cast<uint4*>(to)[i] = packed;
   }
   publish_to_matrix_unit();
   __syncthreads();
 
-  const std::int64_t place = head * g.padded_tokens + first;
-  T* const to = static_cast<T*>(p.near[axis]) + place * width;
-  const int pieces = width / Tile<T>::kPerPiece;
-  for (int i = threadIdx.x; i < pieces * kRowTile; i += kThreads)
-    reinterpret_cast<uint4*>(to)[i] =
-        *reinterpret_cast<const uint4*>(tile.piece(i / pieces, i % pieces));
   if constexpr (!kIsWide<T>) {
     const Lane lane;
     const int warp = threadIdx.x / 32, row = warp * 16;

@@ -50,7 +50,9 @@ struct BackwardParams {
   AttentionParams forward;
   ConstView out, dout;
   View dq, dk, dv;
-  float* delta;  // (batch_heads, tokens): dout · out
+  // (batch_heads, tokens): dout · out; for the streaming kernels (batch_heads, padded_tokens),
+  // pairs of log2(Σ e^logit) and that, ∞ and 0 in the padding.
+  float* delta;
   // As the vectors; the direct form has the inputs' type here too, the distance form float32.
   void* dx;
   void* dy;

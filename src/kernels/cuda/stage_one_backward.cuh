@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/block_sum.cuh"
-#include "kernels/cuda/stage_one.cuh"
+#include "kernels/cuda/stage_one_walk.cuh"
 
 /// Stage 1 backward, one axis a launch: a block takes some groups of lines of one head, recomputes
 /// gates, positions and table values, and turns the vectors' gradients into those of q, k, tables
@@ -14,56 +14,69 @@ struct StageOneBackwardAxis {
   int turns;  // the warps' scratch is shared by so many of them, one after another: 1, 2 or 4
 };
 
-/// The float32 scratch of one warp: positions of its patches, then the table's values, which give
-/// way to their gradients.
-__host__ __device__ inline int warp_scratch(const AxisLines& axis) {
-  return 16 * (line_pitch(axis) + table_pitch(axis));
+/// Columns of a tile whose rows lie in one piece, which lanes address one number at a time.
+__host__ __device__ inline int straight_columns(int columns) {
+  const int padded = round_up(columns, 16);
+  return padded % 64 == 0 ? padded + 16 : padded;
 }
+
+/// The scratch of one warp, of its 16 patches: scores along their lines, the vectors' gradients and
+/// in their place (with two sets behind them) the positions', table values, and their gradients.
+template <class T>
+struct WarpScratch {
+  float* scores;
+  float* gradients;
+  float* dpositions;
+  float* values;
+  Tile<T> dvalues;
+
+  __host__ __device__ static int floats(const AxisLines& axis, int sets) {
+    return 16 * ((1 + sets) * line_pitch(axis) + table_pitch(axis));
+  }
+  __host__ __device__ static int bytes(const AxisLines& axis, int sets) {
+    return floats(axis, sets) * 4 + Tile<T>::bytes(16, straight_columns(axis.positions + 1));
+  }
+  __device__ WarpScratch(unsigned char* place, const AxisLines& axis, int sets)
+      : scores(reinterpret_cast<float*>(place)),
+        gradients(scores + 16 * line_pitch(axis)),
+        dpositions(gradients + (sets - 1) * 16 * line_pitch(axis)),
+        values(dpositions + 16 * line_pitch(axis)),
+        dvalues{place + floats(axis, sets) * 4, 16, straight_columns(axis.positions + 1)} {}
+};
 
 template <class T, int HeadSize>
-int stage_one_backward_bytes(const AxisLines& axis, int turns) {
+int stage_one_backward_bytes(const AxisLines& axis, int sets, int turns) {
   return kSharedAlignment + 2 * Tile<T>::bytes(axis.group_rows, HeadSize) +
-         TableTile<T, HeadSize>::bytes(axis) + Tile<T>::bytes(axis.group_rows, axis.line_rows) +
-         kWarps / turns * warp_scratch(axis) * 4 + axis.group_rows * 4;
+         TableTile<T, HeadSize>::bytes(axis) +
+         Tile<T>::bytes(axis.group_rows, straight_columns(axis.line_rows)) +
+         kWarps / turns * WarpScratch<T>::bytes(axis, sets) + axis.group_rows * 4;
 }
 
-/// Gradient of interpolation for one patch: d spread over the table values' gradients. Positions
-/// go up or down a line in small steps, so sums stay in registers until a step leaves their row.
-template <class Number>
-__device__ void spread_over_table(const AxisLines& axis, int window,
-                                  const float* __restrict__ positions, const Number* __restrict__ d,
-                                  float* __restrict__ dz) {
-  int row = 0;
-  float below = 0.0F, above = 0.0F;
-#pragma unroll 8
-  for (int m = 0; m < axis.length; ++m) {
-    const Between at(positions[m], axis, window);
-    const float dm = widen(d[m]);
-    if (at.below != row) {
-      dz[row] += below;
-      dz[row + 1] += above;
-      row = at.below;
-      below = above = 0.0F;
+/// Sixteen patches' vectors to shared memory, a row a patch; `vector_of` says where they are, null
+/// for none, which leaves its row as it is.
+template <class VectorOf>
+__device__ void note_gradients(float* to, int pitch, int length, VectorOf vector_of) {
+  constexpr int kAtOnce = 8;
+  for (int m = threadIdx.x % 32; m < length; m += 32)
+#pragma unroll
+    for (int first = 0; first < 16; first += kAtOnce) {
+      float numbers[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const auto* const from = vector_of(first + i);
+        numbers[i] = from == nullptr ? 0.0F : widen(from[m]);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) to[(first + i) * pitch + m] = numbers[i];
     }
-    below = fmaf(1.0F - at.weight, dm, below);
-    above = fmaf(at.weight, dm, above);
-  }
-  dz[row] += below;
-  dz[row + 1] += above;
 }
 
-/// This lane's two rows of the vectors' gradients; null, and places behind the line's end: zeros.
-template <class Number, int Pieces>
-__device__ void load_gradients(float (&line)[Pieces][4], const Number* first, const Number* second,
-                               int length) {
-#pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) line[piece][e] = 0.0F;
-  for_each_place<Pieces>(length, [&](int piece, int e, int place) {
-    const Number* const from = e < 2 ? first : second;
-    if (from != nullptr) line[piece][e] = widen(from[place]);
-  });
+/// Zeros in 16 rows of a tile, by one warp.
+template <class T>
+__device__ void clear_rows(const Tile<T>& tile, int first) {
+  const int pieces = tile.columns / Tile<T>::kPerPiece;
+  for (int i = threadIdx.x % 32; i < 16 * pieces; i += 32)
+    *reinterpret_cast<uint4*>(tile.piece(first + i % 16, i / 16)) = make_uint4(0, 0, 0, 0);
 }
 
 /// One of this lane's rows of a result to a row of float32 sums, or added to it: all is read before
@@ -132,11 +145,20 @@ __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int hea
   }
 }
 
-template <class T, int HeadSize, int Pieces>
-__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pieces <= 8 ? 3 : 1)
+/// A result's beginning: `from`, or zeros.
+template <int Pieces>
+__device__ void choose(float (&c)[Pieces][4], const float (&from)[Pieces][4], bool taken) {
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) c[piece][e] = taken ? from[piece][e] : 0.0F;
+}
+
+/// `Rounds`: sixteens of patches a warp takes in each group.
+template <class T, int HeadSize, int Rounds>
+__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Rounds == 1 ? 3 : 1)
     stage_one_backward_kernel(const __grid_constant__ StageOneBackwardAxis params) {
   constexpr int kPieces = HeadSize / 8;
-  constexpr int kRounds = Pieces > 8 ? 2 : 1;
   extern __shared__ unsigned char unaligned[];
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
@@ -146,7 +168,7 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
   const int last_group = min(first_group + axis.chunk, axis.groups);
   const int image = head_index / unsigned(g.heads), head = head_index - image * g.heads;
   const std::int64_t batch_head = head_index;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
   const Lane at;
 
   // Shared memory: q and k of the group, the table, the scores' gradients, the warps' scratch.
@@ -157,19 +179,19 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
   place += Tile<T>::bytes(axis.group_rows, HeadSize);
   unsigned char* const table_place = place;
   place += TableTile<T, HeadSize>::bytes(axis);
-  const Tile<T> dscores{place, axis.group_rows, axis.line_rows};
-  place += Tile<T>::bytes(axis.group_rows, axis.line_rows);
-  const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
-  float* const all_scratch = reinterpret_cast<float*>(place);
-  const int turns = params.turns;
-  float* const positions = all_scratch + warp / turns * warp_scratch(axis);
-  float* const values = positions + 16 * pitch;
-  int* const tokens = reinterpret_cast<int*>(all_scratch + kWarps / turns * warp_scratch(axis));
+  const Tile<T> dscores{place, axis.group_rows, straight_columns(axis.line_rows)};
+  place += Tile<T>::bytes(axis.group_rows, straight_columns(axis.line_rows));
+  const int turns = params.turns, scratch_bytes = WarpScratch<T>::bytes(axis, p.sets);
+  const auto scratch_of = [&](int tile) {
+    return WarpScratch<T>(place + tile / turns * scratch_bytes, axis, p.sets);
+  };
+  const auto scratch = scratch_of(warp);
+  int* const tokens = reinterpret_cast<int*>(place + kWarps / turns * scratch_bytes);
   const auto token_of = [&](int row) { return tokens[row]; };
+  const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
 
   const auto& from = params.all.gradients;
-  const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
-  const float gate_offset = per_head(p.gate_offset, head, 0.0F);
+  const Gates gates(p, head);
   const auto load_table = [&](int set, bool load) {
     return TableTile<T, HeadSize>({p.tables[set][params.axis] + head * p.table_head_stride +
                                        std::int64_t(axis.table_first) * g.head_size,
@@ -177,7 +199,25 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
                                   table_place, load);
   };
 
-  float dscale = 0.0F, doffset = 0.0F;
+  const bool last_from_q = p.sets == 1 && p.first_from_q;
+  const auto add_to_rows = [&](const View& tensor, const float(&c)[kPieces][4], int first) {
+    if (tensor.data == nullptr) return;
+    const auto to = head_of<T>(tensor, image, head);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = token_of(first + at.g + 8 * half);
+      if (token >= 0) add_to_row(to.row(token), c, half, g.head_size, g.aligned);
+    }
+  };
+
+  // This lane's patch among the warp's, and its half of the walk.
+  const int own_row = threadIdx.x % 16;
+  const bool second = threadIdx.x % 32 >= 16;
+  float* const own_scores = scratch.scores + own_row * pitch;
+  float* const own_gradients = scratch.gradients + own_row * pitch;
+  float* const own_dpositions = scratch.dpositions + own_row * pitch;
+
+  GateSums sums;
   for (int group = first_group; group < last_group; ++group) {
     __syncthreads();
     note_tokens(axis, g, group, tokens);
@@ -188,70 +228,69 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
     wait_for_copies<0>();
     __syncthreads();
 
-    float dk[kRounds][kPieces][4] = {};
+    float dsource[Rounds][kPieces][4] = {};  // of the last set
 #pragma unroll
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < Rounds; ++round) {
       const int first_row = round * kRowTile, first = first_row + warp * 16;
       const bool busy = first < axis.group_rows;
-      const int begin = first / axis.line_rows * axis.line_rows, own = first - begin + at.g;
-      float score[Pieces][4], position[Pieces][4], dposition[Pieces][4] = {};
-      float dq[kPieces][4] = {};
-      if (busy) {
-        line_scores<T, HeadSize>(score, axis, q, k, first, begin);
-        line_positions<T>(position, score, axis, p.span, own, gate_scale, gate_offset);
-      }
-      for (int set = 0; set < p.sets; ++set) {
-        const bool from_q = set == 0 && p.first_from_q;
-        const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
-        const TableTile<T, HeadSize> table = load_table(set, p.sets > 1);
-        if (p.sets > 1) __syncthreads();
-        for (int turn = 0; turn < turns; ++turn) {
-          if (busy && warp % turns == turn) {
-            const int own_first = first - begin;
-            table.values(axis, first, own_first, source, values, value_pitch);
-            const auto turn_gradients = [&](auto* gradients) {
-              const auto vector_of = [&](int row) {
+      const int begin = first / axis.line_rows * axis.line_rows, own_first = first - begin;
+      const int own = own_first + own_row;
+      const bool walks = busy && tokens[min(first + own_row, axis.group_rows - 1)] >= 0;
+      const PatchWalk walk(p.span, axis.length, own, second);
+      for (int turn = 0; turn < turns; ++turn) {
+        const bool works = busy && warp % turns == turn;
+        if (works) {
+          note_scores<T, HeadSize>(scratch.scores, pitch, axis, q, k, first, begin);
+          clear_rows(dscores, first);
+        }
+        for (int set = 0; set < p.sets; ++set) {
+          const bool from_q = set == 0 && p.first_from_q;
+          const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
+          const TableTile<T, HeadSize> table = load_table(set, p.sets > 1);
+          if (p.sets > 1) __syncthreads();
+          if (works) {
+            const auto note = [&](const auto* gradients) {
+              note_gradients(scratch.gradients, pitch, axis.length, [&](int row) {
                 const int token = tokens[first + row];
                 return token < 0
                            ? nullptr
                            : gradients + from.place(g, axis, params.axis, set, batch_head, token);
-              };
-              float d[Pieces][4];
-              load_gradients(d, vector_of(at.g), vector_of(at.g + 8), axis.length);
-              __syncwarp();
-              for_each_place<Pieces>(axis.length, [&](int piece, int e, int m) {
-                const int row = at.g + e / 2 * 8;
-                const Between between(position[piece][e], axis,
-                                      window_first(axis, own_first + row));
-                const float* const z = values + row * value_pitch;
-                dposition[piece][e] += d[piece][e] * (z[between.above] - z[between.below]);
-                positions[row * pitch + m] = position[piece][e];
               });
-              __syncwarp();
-              for (int i = lane; i < 16 * value_pitch; i += 32) values[i] = 0.0F;
-              __syncwarp();
-              if (lane < 16 && vector_of(lane) != nullptr)
-                spread_over_table(axis, window_first(axis, own_first + lane),
-                                  positions + lane * pitch, vector_of(lane),
-                                  values + lane * value_pitch);
-              __syncwarp();
             };
             if (from.wide) {
-              turn_gradients(static_cast<const float*>(from.axes[params.axis]));
+              note(static_cast<const float*>(from.axes[params.axis]));
             } else {
-              turn_gradients(static_cast<const T*>(from.axes[params.axis]));
+              note(static_cast<const T*>(from.axes[params.axis]));
             }
-            // The source's own gradient, dz · table; chosen number by number, so that all stay in
-            // registers.
-            float dsource[kPieces][4] = {};
-            table.add_product(dsource, axis, own_first, values, value_pitch);
+            table.values(axis, first, own_first, source, scratch.values, value_pitch);
+            clear_rows(scratch.dvalues, 0);
+            __syncwarp();
+
+            const bool between = p.span == Span::between;
+            const int window = window_first(axis, own);
+            TableBins<T> bins{&scratch.dvalues.at(own_row, 0), between ? axis.origin : -1,
+                              walk.sign < 0 ? axis.origin : axis.positions + 1, walk.sign > 0};
+            if (walks && walk.count > 0) {
+              walk_along<T>(
+                  walk, axis, window, gates, own_scores, scratch.values + own_row * value_pitch,
+                  own_gradients, [&](int m, int below, float weight, float, float slope, float d) {
+                    own_dpositions[m] = fmaf(d, slope, set > 0 ? own_dpositions[m] : 0.0F);
+                    bins.add(window + below, weight, d);
+                  });
+              bins.finish();
+            }
+            const float other = __shfl_xor_sync(0xffffffffu, bins.centre, 16);
+            if (walks && between && !second)
+              scratch.dvalues.at(own_row, axis.origin) =
+                  narrow<T>(bins.centre + other + own_gradients[own]);
+            __syncwarp();
+            // The source's own gradient, dz · table. Of two sets the first one's is that of q.
 #pragma unroll
             for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-              for (int e = 0; e < 4; ++e) {
-                dq[piece][e] += from_q ? dsource[piece][e] : 0.0F;
-                dk[round][piece][e] += from_q ? 0.0F : dsource[piece][e];
-              }
+              for (int e = 0; e < 4; ++e) dsource[round][piece][e] = 0.0F;
+            table.add_product(dsource[round], scratch.dvalues);
+            if (set + 1 < p.sets) add_to_rows(params.all.dq, dsource[round], first);
           }
           __syncthreads();
           // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
@@ -263,12 +302,7 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
             for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
               float c[kPieces][4] = {};
               for (int tile = turn; tile < row_tiles; tile += turns) {
-                const float* const dz =
-                    all_scratch + tile / turns * warp_scratch(axis) + 16 * pitch;
-                const int tile_own = (first_row + tile * 16) % axis.line_rows;
-                const auto fragment = make_a<T>([&](int r_, int k_) {
-                  return window_at(dz + k_ * value_pitch, axis, tile_own + k_, r + r_, value_pitch);
-                });
+                const auto fragment = load_a_transposed(scratch_of(tile).dvalues, 0, r);
 #pragma unroll
                 for (int piece = 0; piece < kPieces; piece += 2) {
                   FragmentB<T> b[2];
@@ -286,84 +320,61 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
               }
             }
           }
-          __syncthreads();
+          if (turns > 1 || p.sets > 1 || Rounds > 1) __syncthreads();
         }
-      }
-
-      if (busy) {
-        sum_by_span<false>(dposition, p.span, own);
+        if (works) {
+          back_along<T>(walk, walks, gates, own_scores, own_dpositions,
+                        &dscores.at(first + own_row, 0), sums);
+          __syncwarp();
+          // dq += dt · k along the line.
+          float dq[kPieces][4];
+          choose(dq, dsource[round], last_from_q);
+          for (int column = 0; column < axis.line_rows; column += 16) {
+            const auto fragment = load_a(dscores, first, column);
 #pragma unroll
-        for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            if (piece * 8 + 2 * at.t + e % 2 >= axis.length) dposition[piece][e] = 0.0F;
-            const float gate = sigmoid<T>(gate_scale * score[piece][e] + gate_offset);
-            const float dt = dposition[piece][e] * gate * (1.0F - gate);
-            dscale += dt * score[piece][e];
-            doffset += dt;
-            dposition[piece][e] = gate_scale * dt;
+            for (int piece = 0; piece < kPieces; piece += 2) {
+              FragmentB<T> b[2];
+              load_b_columns(b, k, begin + column, piece * 8);
+              multiply_add(dq[piece], fragment, b[0]);
+              multiply_add(dq[piece + 1], fragment, b[1]);
+            }
           }
-          // dq += dt · k along the line; dt is kept for the keys.
-#pragma unroll
-        for (int piece = 0; piece < Pieces; piece += 2) {
-          if (piece * 8 >= axis.line_rows) break;
-          const auto fragment = as_a<T>(dposition[piece], dposition[piece + 1]);
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            store_pair(dscores, first + at.g + i % 2 * 8, piece * 8 + 2 * at.t + i / 2 * 8,
-                       fragment.r[i]);
-#pragma unroll
-          for (int column = 0; column < kPieces; column += 2) {
-            FragmentB<T> b[2];
-            load_b_columns(b, k, begin + piece * 8, column * 8);
-            multiply_add(dq[column], fragment, b[0]);
-            multiply_add(dq[column + 1], fragment, b[1]);
-          }
+          add_to_rows(params.all.dq, dq, first);
         }
-        if (params.all.dq.data != nullptr) {
-          const auto to = head_of<T>(params.all.dq, image, head);
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const int token = token_of(first + at.g + 8 * half);
-            if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size, g.aligned);
-          }
-        }
+        if (turns > 1) __syncthreads();
       }
     }
     __syncthreads();
 
     // dk += dtᵀ · q over the rows of the keys' line.
 #pragma unroll
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < Rounds; ++round) {
       const int first = round * kRowTile + warp * 16;
       if (first >= axis.group_rows || params.all.dk.data == nullptr) break;
       const int begin = first / axis.line_rows * axis.line_rows;
+      float dk[kPieces][4];
+      choose(dk, dsource[round], !last_from_q);
       for (int row = begin; row < begin + axis.line_rows; row += 16) {
         const auto fragment = load_a_transposed(dscores, row, first - begin);
 #pragma unroll
         for (int piece = 0; piece < kPieces; piece += 2) {
           FragmentB<T> b[2];
           load_b_columns(b, q, row, piece * 8);
-          multiply_add(dk[round][piece], fragment, b[0]);
-          multiply_add(dk[round][piece + 1], fragment, b[1]);
+          multiply_add(dk[piece], fragment, b[0]);
+          multiply_add(dk[piece + 1], fragment, b[1]);
         }
       }
-      const auto to = head_of<T>(params.all.dk, image, head);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int token = token_of(first + at.g + 8 * half);
-        if (token >= 0) add_to_row(to.row(token), dk[round], half, g.head_size, g.aligned);
-      }
+      add_to_rows(params.all.dk, dk, first);
     }
   }
 
-  float* const sums = reinterpret_cast<float*>(unaligned);
+  float* const warps = reinterpret_cast<float*>(unaligned);
   if (params.all.dgate_scale[params.axis] != nullptr) {
-    const float all = block_sum(dscale, sums);
+    const float all = block_sum(sums.scale, warps);
     if (threadIdx.x == 0) params.all.dgate_scale[params.axis][blockIdx.x] = all;
   }
   if (params.all.dgate_offset[params.axis] != nullptr) {
-    const float all = block_sum(doffset, sums);
+    const float all = block_sum(sums.offset, warps);
     if (threadIdx.x == 0) params.all.dgate_offset[params.axis][blockIdx.x] = all;
   }
 }
@@ -372,17 +383,18 @@ template <class T>
 void stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
   const auto& axes = p.stage.axes;
   dispatch_stage_one_head(p.stage.geometry.head_size, [&](auto size) {
-    dispatch_line_pieces(axes, [&](auto pieces) {
-      constexpr int kSize = decltype(size)::value;
-      for (int axis = 0; axis < 2; ++axis) {
-        int turns = 1;
-        const auto bytes = [&] { return stage_one_backward_bytes<T, kSize>(axes[axis], turns); };
-        while (turns < kWarps && bytes() > shared_memory_limit()) turns *= 2;
-        launch(stage_one_backward_kernel<T, kSize, decltype(pieces)::value>,
-               p.stage.geometry.batch_heads * axes[axis].chunks, 1, kThreads, bytes(), stream,
-               StageOneBackwardAxis{p, axis, turns});
-      }
-    });
+    constexpr int kSize = decltype(size)::value;
+    for (int axis = 0; axis < 2; ++axis) {
+      int turns = 1;
+      const auto bytes = [&] {
+        return stage_one_backward_bytes<T, kSize>(axes[axis], p.stage.sets, turns);
+      };
+      while (turns < kWarps && bytes() > shared_memory_limit()) turns *= 2;
+      launch(axes[axis].group_rows <= kRowTile ? stage_one_backward_kernel<T, kSize, 1>
+                                               : stage_one_backward_kernel<T, kSize, 2>,
+             p.stage.geometry.batch_heads * axes[axis].chunks, 1, kThreads, bytes(), stream,
+             StageOneBackwardAxis{p, axis, turns});
+    }
   });
 }
 

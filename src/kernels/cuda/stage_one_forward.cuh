@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stage_one.cuh"
+#include "kernels/cuda/stage_one_walk.cuh"
 
 /// Stage 1 forward: a block takes some groups of lines of one axis of one head.
 namespace sape2::kernels::cuda {
@@ -8,8 +8,8 @@ namespace sape2::kernels::cuda {
 template <class T, int HeadSize>
 int stage_one_forward_bytes(const AxisLines& axis) {
   return kSharedAlignment + 2 * Tile<T>::bytes(axis.group_rows, HeadSize) +
-         TableTile<T, HeadSize>::bytes(axis) + kRowTile * table_pitch(axis) * 4 +
-         axis.group_rows * 4;
+         TableTile<T, HeadSize>::bytes(axis) +
+         kRowTile * (line_pitch(axis) + table_pitch(axis)) * 4 + axis.group_rows * 4;
 }
 
 /// Prefix tokens and padding have zero vectors; the block of a head's first group writes them.
@@ -23,35 +23,24 @@ __device__ void clear_unused(const Geometry& g, Number* vectors, int width) {
   }
 }
 
-/// One of this lane's two rows of vectors to memory, or added to what is there.
-template <class Number, int Pieces>
-__device__ void store_vector(Number* to, const float (&line)[Pieces][4], int half, int length,
-                             bool in_pairs, bool add) {
-  const Lane lane;
-#pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece) {
-    const int place = piece * 8 + 2 * lane.t;
-    if (place >= length) break;
-    float2 pair = make_float2(line[piece][2 * half], line[piece][2 * half + 1]);
-    if (!in_pairs) {
-      to[place] = narrow<Number>(pair.x);
-      if (place + 1 < length) to[place + 1] = narrow<Number>(pair.y);
-    } else if constexpr (kIsWide<Number>) {
-      float2& at = *reinterpret_cast<float2*>(to + place);
-      at = add ? make_float2(at.x + pair.x, at.y + pair.y) : pair;
-    } else {
-      std::uint32_t& at = *reinterpret_cast<std::uint32_t*>(to + place);
-      if (add) {
-        const float2 there = unpack<Number>(at);
-        pair = make_float2(there.x + pair.x, there.y + pair.y);
-      }
-      at = pack<Number>(pair.x, pair.y);
+/// Sixteen patches' vectors to memory, or added to what is there; `vector_of` says where to, null
+/// for nowhere.
+template <class VectorOf>
+__device__ void store_vectors(const float* from, int pitch, int length, bool add,
+                              VectorOf vector_of) {
+#pragma unroll 4
+  for (int row = 0; row < 16; ++row) {
+    auto* const to = vector_of(row);
+    if (to == nullptr) continue;
+    for (int m = threadIdx.x % 32; m < length; m += 32) {
+      const float number = from[row * pitch + m];
+      to[m] = narrow<std::remove_reference_t<decltype(*to)>>(add ? widen(to[m]) + number : number);
     }
   }
 }
 
-template <class T, int HeadSize, int Pieces>
-__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pieces <= 8 ? 3 : 1)
+template <class T, int HeadSize>
+__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 ? 4 : 1)
     stage_one_forward_kernel(const __grid_constant__ StageOneForward params) {
   extern __shared__ unsigned char unaligned[];
   unsigned char* const shared = aligned_shared(unaligned);
@@ -69,11 +58,13 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
   const Tile<T> q{shared, axis.group_rows, HeadSize};
   const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows, HeadSize};
   unsigned char* const table_place = shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize);
-  const int pitch = table_pitch(axis);
-  float* const all_values =
+  const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
+  const int scratch = 16 * (pitch + value_pitch);
+  float* const all_scratch =
       reinterpret_cast<float*>(table_place + TableTile<T, HeadSize>::bytes(axis));
-  float* const values = all_values + threadIdx.x / 32 * 16 * pitch;
-  int* const tokens = reinterpret_cast<int*>(all_values + kRowTile * pitch);
+  float* const scores = all_scratch + threadIdx.x / 32 * scratch;
+  float* const values = scores + 16 * pitch;
+  int* const tokens = reinterpret_cast<int*>(all_scratch + kWarps * scratch);
 
   const auto& to = params.vectors;
   if (!to.plain && first_group == 0)
@@ -86,9 +77,12 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
       }
     }
 
-  const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
-  const float gate_offset = per_head(p.gate_offset, head, 0.0F);
-  const Lane lane;
+  const Gates gates(p, head);
+  // This lane's patch among the warp's, and its half of the walk.
+  const int own_row = threadIdx.x % 16;
+  const bool second = threadIdx.x % 32 >= 16;
+  float* const own_scores = scores + own_row * pitch;
+  const float* const own_values = values + own_row * value_pitch;
   for (int set = 0; set < p.sets; ++set) {
     const bool from_q = set == 0 && p.first_from_q;
     const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
@@ -108,33 +102,32 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
       __syncthreads();
       for (int first = threadIdx.x / 32 * 16; first < axis.group_rows; first += kRowTile) {
         const int begin = first / axis.line_rows * axis.line_rows;
-        float line[Pieces][4];
-        {
-          float score[Pieces][4];
-          line_scores<T, HeadSize>(score, axis, q, k, first, begin);
-          line_positions<T>(line, score, axis, p.span, first - begin + lane.g, gate_scale,
-                            gate_offset);
-        }
-        table.values(axis, first, first - begin, source, values, pitch);
+        note_scores<T, HeadSize>(scores, pitch, axis, q, k, first, begin);
+        table.values(axis, first, first - begin, source, values, value_pitch);
         __syncwarp();
-        for_each_place<Pieces>(axis.length, [&](int piece, int e, int) {
-          const int row = lane.g + e / 2 * 8;
-          const Between at(line[piece][e], axis, window_first(axis, first - begin + row));
-          const float* const z = values + row * pitch;
-          line[piece][e] = fmaf(at.weight, z[at.above] - z[at.below], z[at.below]);
-        });
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int token = tokens[first + lane.g + 8 * half];
-          if (token < 0) continue;
-          const std::int64_t place = to.place(g, axis, axis_index, set, batch_head, token);
-          if (to.wide) {
-            store_vector(static_cast<float*>(to.axes[axis_index]) + place, line, half, axis.length,
-                         true, to.add_sets && set > 0);
-          } else {
-            store_vector(static_cast<T*>(to.axes[axis_index]) + place, line, half, axis.length,
-                         !to.plain, to.add_sets && set > 0);
-          }
+        const int own = first - begin + own_row, window = window_first(axis, own);
+        if (tokens[first + own_row] >= 0) {
+          // Vectors take the scores' place.
+          walk_along<T>(PatchWalk(p.span, axis.length, own, second), axis, window, gates,
+                        own_scores, own_values, own_scores,
+                        [&](int m, int, float weight, float value, float slope, float) {
+                          own_scores[m] = fmaf(weight, slope, value);
+                        });
+          if (p.span == Span::between && !second)
+            own_scores[own] = own_values[axis.origin - window];
+        }
+        __syncwarp();
+        const auto store = [&](auto* vectors) {
+          store_vectors(scores, pitch, axis.length, to.add_sets && set > 0, [&](int row) {
+            const int token = tokens[first + row];
+            return token < 0 ? nullptr
+                             : vectors + to.place(g, axis, axis_index, set, batch_head, token);
+          });
+        };
+        if (to.wide) {
+          store(static_cast<float*>(to.axes[axis_index]));
+        } else {
+          store(static_cast<T*>(to.axes[axis_index]));
         }
         __syncwarp();
       }
@@ -147,13 +140,10 @@ void stage_one_forward(const StageOneForward& p, cudaStream_t stream) {
   const auto& axes = p.stage.axes;
   const std::int64_t blocks = p.stage.geometry.batch_heads * (axes[0].chunks + axes[1].chunks);
   dispatch_stage_one_head(p.stage.geometry.head_size, [&](auto size) {
-    dispatch_line_pieces(axes, [&](auto pieces) {
-      constexpr int kSize = decltype(size)::value;
-      const int x = stage_one_forward_bytes<T, kSize>(axes[0]);
-      const int y = stage_one_forward_bytes<T, kSize>(axes[1]);
-      launch(stage_one_forward_kernel<T, kSize, decltype(pieces)::value>, blocks, 1, kThreads,
-             x > y ? x : y, stream, p);
-    });
+    constexpr int kSize = decltype(size)::value;
+    const int x = stage_one_forward_bytes<T, kSize>(axes[0]);
+    const int y = stage_one_forward_bytes<T, kSize>(axes[1]);
+    launch(stage_one_forward_kernel<T, kSize>, blocks, 1, kThreads, x > y ? x : y, stream, p);
   });
 }
 

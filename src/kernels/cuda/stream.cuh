@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/stream_forward.cuh"
 #include "kernels/cuda/stream_keys.cuh"
+#include "kernels/cuda/stream_pairs.cuh"
 #include "kernels/cuda/stream_queries.cuh"
 #include "kernels/cuda/tensor_map.h"
 
@@ -52,13 +53,15 @@ bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int width, Stre
          make_vector_map<T>(v.y, g, g.rows, v.width_y, width, &s->y_columns);
 }
 
-/// Calls use(integral_constant) with the pieces of a grid row in the direct form, 0 where they are
-/// no usual number or do not matter.
+/// Calls use(integral_constant) with the eights of a grid row in the direct form, of a vector in
+/// the distance form; 0 where they are no usual number or do not matter.
 template <BiasForm Form, class Use>
-void dispatch_wide(const StreamColumns& columns, Use use) {
+void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use) {
   if constexpr (Form == BiasForm::direct) {
     if (columns.part_width == 64) return use(std::integral_constant<int, 8>());
     if (columns.part_width == 32) return use(std::integral_constant<int, 4>());
+  } else if constexpr (kIsDistance<Form>) {
+    if (v.width_x <= 32 && v.width_y <= 32) return use(std::integral_constant<int, 4>());
   }
   use(std::integral_constant<int, 0>());
 }
@@ -77,7 +80,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       !make_key_maps<T>(p.v, g, s.columns, kColumns, &s.v, &s.v_prefix))
     return false;
   if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
-  dispatch_wide<Form>(s.columns, [&](auto wide) {
+  dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     launch(stream_forward_kernel<T, Form, decltype(wide)::value>,
            g.batch_heads * (g.padded_tokens / kRowTile), 1, kThreads,
            StreamForwardLayout<Form>::kBytes, stream, s);
@@ -87,7 +90,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_queries_kernel<T, Form, 0>>()) return false;
+  if (!has_hopper_body<stream_queries_kernel<T, BiasForm::none, 0>>()) return false;
   constexpr int kColumns = kStreamColumns<Form>;
   const auto& f = p.forward;
   const auto& g = f.geometry;
@@ -106,13 +109,20 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     return false;
   if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
   const int row_tiles = g.padded_tokens / kRowTile;
-  dispatch_wide<Form>(s.columns, [&](auto wide) {
-    launch(stream_queries_kernel<T, Form, decltype(wide)::value>, g.batch_heads * row_tiles, 1,
-           kThreads, StreamQueriesLayout<Form>::kBytes, stream, s);
+  dispatch_wide<Form>(s.columns, v, [&](auto wide) {
+    constexpr int kWide = decltype(wide)::value;
+    if constexpr (kIsDistance<Form>) {
+      launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, 1, kThreads, 0, stream, p);
+      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, g.batch_heads * row_tiles, 1,
+             kPairThreads, StreamPairsLayout::kBytes, stream, s);
+    } else {
+      launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles, 1, kThreads,
+             StreamQueriesLayout<Form>::bytes(s.columns), stream, s);
+      launch(stream_keys_kernel<T, Form, kWide>,
+             g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
+             StreamKeysLayout<Form>::kBytes, stream, s);
+    }
   });
-  launch(stream_keys_kernel<T, Form>,
-         g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
-         StreamKeysLayout<Form>::kBytes, stream, s);
   return true;
 }
 

@@ -15,9 +15,9 @@ struct StreamForwardLayout {
   static constexpr int kStageBytes = (kDistance ? 4 : 2) * kTileBytes;
   static constexpr int kRowBytes =
       (Form == BiasForm::none ? 1 : 3) * kStreamTile;  // q; x and y, or two panels of y
-  static constexpr int kNormBytes = kDistance ? 2 * 2 * kColumns * 4 : 0;
+  static constexpr int kNoteBytes = kDistance ? 2 * kColumns * 4 : 0;
   static constexpr int kBytes =
-      kSharedAlignment + kRowBytes + kStages * kStageBytes + kNormBytes + (kStages + 1) * 8;
+      kSharedAlignment + kRowBytes + kStages * (kStageBytes + kNoteBytes) + (kStages + 1) * 8;
 };
 
 template <class T, BiasForm Form, int Wide>
@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   using Layout = StreamForwardLayout<Form>;
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
+  constexpr int kSteps = Wide == 4 ? 2 : 4;  // sixteens of the vectors' entries
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base;
   const auto& g = p.geometry;
@@ -38,30 +39,13 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   unsigned char* const rows = aligned_shared(unaligned);
   unsigned char* const stages = rows + Layout::kRowBytes;
-  float* const norms = reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes);
-  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(norms + Layout::kNormBytes / 4);
+  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(
+      stages + Layout::kStages * (Layout::kStageBytes + Layout::kNoteBytes));
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
+  const KeyRing<T, Layout, StreamForward> keys{params, block, stages, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
   const Tile<T> x_rows{rows + kStreamTile, kRowTile, 64};
   const Tile<T> y_rows{rows + (kDirect ? 1 : 2) * kStreamTile, kRowTile, kDirect ? 128 : 64};
-  const auto tile_of = [&](int stage, int index) {
-    return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
-  };
-
-  const auto load_tile = [&](int tile) {
-    const int stage = tile % Layout::kStages;
-    const auto at = columns.place(tile);
-    const auto box = keys_box(block, columns, at, kColumns);
-    CopyBarrier* const barrier = arrived + stage;
-    expect_bytes(barrier, 2 * keys_box_bytes(columns, at, kColumns) +
-                              (kDistance ? 2 * Layout::kTileBytes : 0));
-    copy_box(tile_of(stage, 0).data, at.in_grid ? params.k : params.k_prefix, box, barrier);
-    copy_box(tile_of(stage, 1).data, at.in_grid ? params.v : params.v_prefix, box, barrier);
-    if constexpr (kDistance) {
-      copy_box(tile_of(stage, 2).data, params.x_columns, block.vectors(tile * kColumns), barrier);
-      copy_box(tile_of(stage, 3).data, params.y_columns, block.vectors(tile * kColumns), barrier);
-    }
-  };
   if (columns.part_width * columns.rows_per_tile < kColumns)
     clear_shared(stages, Layout::kStages * Layout::kStageBytes);
   if (threadIdx.x == 0)
@@ -80,39 +64,32 @@ __global__ void __launch_bounds__(kThreads, 3)
         copy_box(y_rows.data + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                  rows_arrived);
     }
-    for (int tile = 0; tile < min(Layout::kStages, columns.tiles); ++tile) load_tile(tile);
-  }
-
-  [[maybe_unused]] const StreamDistance<T> distance(p, block.batch_head, row, norms);
-  if constexpr (kDistance) {
-    distance.note_norms(0, distance.column_norm(0));
-    __syncthreads();
+    keys.load_first();
   }
 
   const float scale = p.scale * kLog2E;
   const float bias_factor = Form == BiasForm::none ? 0.0F
                                                    : per_head(p.gain, block.head, 1.0F) *
                                                          (p.inside ? p.scale : 1.0F) * kLog2E;
-  [[maybe_unused]] StreamDirect<T, Wide> direct(p, columns, block.batch_head, row, y_rows,
-                                                bias_factor);
+  [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.batch_head, row, y_rows,
+                                                      bias_factor, nullptr);
+  [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<T>, int> distance[2];
+  if constexpr (kDistance)
+    for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
   float out[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
   for (int tile = 0; tile < columns.tiles; ++tile) {
-    const int stage = tile % Layout::kStages;
     const auto at = columns.place(tile);
-    [[maybe_unused]] float next_norm = 0.0F;
-    if constexpr (kDistance)
-      if (tile + 1 < columns.tiles) next_norm = distance.column_norm(tile + 1);
-    wait_for_boxes(arrived + stage, tile / Layout::kStages);
+    keys.await(tile);
 
     float logits[kPieces][4];
     [[maybe_unused]] float square[2][kDistance ? kPieces : 1][4];
     begin_products();
-    start_row_product(logits, queries, tile_of(stage, 0));
+    start_row_product(logits, queries, keys.tile(tile, 0));
     if constexpr (kDistance) {
-      start_row_product(square[0], x_rows, tile_of(stage, 2));
-      start_row_product(square[1], y_rows, tile_of(stage, 3));
+      start_row_product<kSteps>(square[0], x_rows, keys.tile(tile, 2));
+      start_row_product<kSteps>(square[1], y_rows, keys.tile(tile, 3));
     }
     if constexpr (kDirect)
       if (at.in_grid && at.first_row == 0) direct.begin_part(at.part);
@@ -128,7 +105,19 @@ __global__ void __launch_bounds__(kThreads, 3)
 #pragma unroll
         for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
     }
-    if constexpr (kDistance) distance.add(logits, square, tile, row, bias_factor);
+    if constexpr (kDistance) {
+      hold(square[0]);
+      hold(square[1]);
+      distance[0].squares(square[0], keys.norms(tile), row, tile * kColumns);
+      distance[1].squares(square[1], keys.norms(tile) + kColumns, row, tile * kColumns);
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          logits[piece][e] =
+              fmaf(root_of_distance(square[0][piece][e]) + root_of_distance(square[1][piece][e]),
+                   bias_factor, logits[piece][e]);
+    }
     if (!columns.full(at, kColumns)) mask_columns(logits, columns, at, -INFINITY);
 
 #pragma unroll
@@ -140,13 +129,16 @@ __global__ void __launch_bounds__(kThreads, 3)
       top = row_max(top);
       // A row without any finite logit so far has no maximum to subtract.
       const float shift = top == -INFINITY ? 0.0F : top;
-      const float rescale = power_of_2(maximum[half] - shift);
-      maximum[half] = top;
-      sum[half] *= rescale;
+      // Maxima seldom move once some tiles are done.
+      if (__any_sync(0xffffffffu, top != maximum[half])) {
+        const float rescale = power_of_2(maximum[half] - shift);
+        maximum[half] = top;
+        sum[half] *= rescale;
 #pragma unroll
-      for (int piece = 0; piece < 8; ++piece) {
-        out[piece][2 * half] *= rescale;
-        out[piece][2 * half + 1] *= rescale;
+        for (int piece = 0; piece < 8; ++piece) {
+          out[piece][2 * half] *= rescale;
+          out[piece][2 * half + 1] *= rescale;
+        }
       }
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece)
@@ -161,13 +153,10 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int k = 0; k < kPieces / 2; ++k) weights[k] = as_a<T>(logits[2 * k], logits[2 * k + 1]);
     hold(out);
     begin_products();
-    start_column_product<T>(out, weights, tile_of(stage, 1));
+    start_column_product<T>(out, weights, keys.tile(tile, 1));
     end_products();
     hold(out);
-    if constexpr (kDistance) distance.note_norms(tile + 1, next_norm);
-    __syncthreads();
-    if (threadIdx.x == 0 && tile + Layout::kStages < columns.tiles)
-      load_tile(tile + Layout::kStages);
+    keys.release(tile);
   }
 
   const auto out_head = head_of<T>(p.out, block.image, block.head);

@@ -1,50 +1,47 @@
 #pragma once
 
-#include "kernels/cuda/stream_distance.cuh"
+#include "kernels/cuda/stream_tiles.cuh"
 
 /// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias a
-/// tile of grid rows, see StreamColumns), walks over all queries and gathers dk, dv and, for
-/// distances, the vectors' other half.
+/// tile of grid rows, see StreamColumns), walks over all queries and gathers dk and dv. No bias, or
+/// the direct form.
 namespace sape2::kernels::cuda {
 
 template <BiasForm Form>
 struct StreamKeysLayout {
-  static constexpr bool kDistance = kIsDistance<Form>, kDirect = Form == BiasForm::direct;
+  static constexpr bool kDirect = Form == BiasForm::direct;
   static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = kDistance ? 3 : 2;
+  static constexpr int kStages = 2;
   static constexpr int kTileBytes = kColumns * 128;
-  static constexpr int kStageBytes = (kDistance ? 4 : kDirect ? 3 : 2) * kTileBytes;
-  static constexpr int kRowBytes = (kDistance ? 4 : 2) * kStreamTile;  // k, v; x and y
+  static constexpr int kStageBytes = (kDirect ? 3 : 2) * kTileBytes;
+  static constexpr int kRowBytes = 2 * kStreamTile;  // k, v
   // Of the columns, a tile ahead, two buffers: −log2(Σ e^logit) plus the y part of the bias for up
-  // to eight grid rows, the same without bias, dout · out; squared lengths of vectors.
+  // to eight grid rows, the same without bias, dout · out.
   static constexpr int kShifts = kDirect ? 9 : 1;
   static constexpr int kNotes = (kShifts + 1) * kColumns;
-  static constexpr int kNoteBytes = 2 * (kNotes + 2 * kColumns) * 4;
+  static constexpr int kNoteBytes = 2 * kNotes * 4;
   static constexpr int kBytes =
       kSharedAlignment + kRowBytes + kStages * kStageBytes + kNoteBytes + (kStages + 1) * 8;
 };
 
-/// What keys need to know of one query, read one tile ahead.
-template <class T>
+/// What keys need to know of one query, read one tile ahead; of its y, `Rows` numbers: those of
+/// every other grid row of the block's keys, from `first_y` on.
+template <class T, int Rows>
 struct QueryNotes {
-  float lse = INFINITY, delta = 0.0F;
-  float y[4];  // of every other grid row of the block's keys, from `first_y` on
+  float lse, delta;  // log2(Σ e^logit), dout · out
+  float y[Rows];
 
   __device__ QueryNotes(const BackwardParams& p, std::int64_t batch_head, int token, int first_y,
                         int last_y) {
     const auto& f = p.forward;
-    if (token < f.geometry.tokens) {
-      const std::int64_t place = batch_head * f.geometry.tokens + token;
-      const SoftmaxRow softmax = f.softmax[place];
-      lse = softmax.maximum * kLog2E + log_of_2(softmax.sum);
-      delta = p.delta[place];
-    }
-    const T* const from =
-        static_cast<const T*>(f.vectors.y) +
-        (batch_head * f.geometry.padded_tokens + min(token, f.geometry.padded_tokens - 1)) *
-            f.vectors.width_y;
+    const std::int64_t place =
+        batch_head * f.geometry.padded_tokens + min(token, f.geometry.padded_tokens - 1);
+    const float2 pair = reinterpret_cast<const float2*>(p.delta)[place];
+    lse = pair.x;
+    delta = pair.y;
+    const T* const from = static_cast<const T*>(f.vectors.y) + place * f.vectors.width_y;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < Rows; ++i)
       y[i] = first_y + 2 * i <= last_y ? widen(from[first_y + 2 * i]) : 0.0F;
   }
 };
@@ -62,12 +59,13 @@ __device__ void queries_x(std::uint32_t (&pairs)[8], const Tile<T>& x, int first
                  : "r"(shared_address(x.piece(32 * half + lane, first_entry / 8))));
 }
 
-template <class T, BiasForm Form>
-__global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
+template <class T, BiasForm Form, int Wide>
+__global__ void __launch_bounds__(kThreads, 3)
     stream_keys_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamKeysLayout<Form>;
-  constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
+  static_assert(!kIsDistance<Form>);
+  constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
@@ -82,13 +80,10 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
   unsigned char* const rows = aligned_shared(unaligned);
   unsigned char* const stages = rows + Layout::kRowBytes;
   float* const notes = reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes);
-  float* const norm_notes = notes + 2 * Layout::kNotes;
   CopyBarrier* const arrived =
       reinterpret_cast<CopyBarrier*>(reinterpret_cast<char*>(notes) + Layout::kNoteBytes);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
   const Tile<T> k_rows{rows, kRowTile, 64}, v_rows{rows + kStreamTile, kRowTile, 64};
-  const Tile<T> x_rows{rows + 2 * kStreamTile, kRowTile, 64};
-  const Tile<T> y_rows{rows + 3 * kStreamTile, kRowTile, 64};
   const auto tile_of = [&](int stage, int index) {
     return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
   };
@@ -102,10 +97,7 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
     expect_bytes(barrier, Layout::kStageBytes);
     copy_box(tile_of(stage, 0).data, params.q_columns, block.tokens(first), barrier);
     copy_box(tile_of(stage, 1).data, params.dout_columns, block.tokens(first), barrier);
-    if constexpr (kDistance) {
-      copy_box(tile_of(stage, 2).data, params.x_columns, block.vectors(first), barrier);
-      copy_box(tile_of(stage, 3).data, params.y_columns, block.vectors(first), barrier);
-    } else if constexpr (kDirect) {
+    if constexpr (kDirect) {
       const int part = own.in_grid ? own.part : 0;
       copy_box(tile_of(stage, 2).data, params.x_columns,
                block.vectors(first, part * keys.part_width), barrier);
@@ -127,10 +119,6 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
       expect_bytes(rows_arrived, Layout::kRowBytes);
       copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
       copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
-      if constexpr (kDistance) {
-        copy_box(x_rows.data, params.x, block.vectors(first_row), rows_arrived);
-        copy_box(y_rows.data, params.y, block.vectors(first_row), rows_arrived);
-      }
     }
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_tile(tile);
   }
@@ -158,7 +146,9 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
   const int first_y = own.first_row + threadIdx.x / kColumns;
   const int last_y =
       kDirect && own.in_grid ? min(own.first_row + keys.rows_per_tile, keys.down) - 1 : -1;
-  const auto note = [&](int tile, const QueryNotes<T>& query) {
+  constexpr int kRowsY = kDirect && Wide == 0 ? 4 : 1;
+  using Notes = QueryNotes<T, kRowsY>;
+  const auto note = [&](int tile, const Notes& query) {
     float* const to = notes + tile % 2 * Layout::kNotes;
     const int column = threadIdx.x % kColumns;
     if (threadIdx.x < kColumns) {
@@ -167,21 +157,17 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
     }
     if constexpr (kDirect) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
+      for (int i = 0; i < kRowsY; ++i)
         if (first_y + 2 * i <= last_y)
           to[(threadIdx.x / kColumns + 2 * i) * kColumns + column] =
               fmaf(factor * kLog2E, query.y[i], -query.lse);
     }
   };
   const auto query_notes = [&](int tile) {
-    return QueryNotes<T>(params.base, block.batch_head, tile * kColumns + threadIdx.x % kColumns,
-                         first_y, last_y);
+    return Notes(params.base, block.batch_head, tile * kColumns + threadIdx.x % kColumns, first_y,
+                 last_y);
   };
 
-  [[maybe_unused]] StreamDistance<T> distance(p, block.batch_head, first_row + warp * 16 + lane.g,
-                                              norm_notes);
-  [[maybe_unused]] StreamDistanceGradient<T> vector_gradient[kDistance ? 2 : 1];
-  if constexpr (kDistance) distance.note_norms(0, distance.column_norm(0));
   note(0, query_notes(0));
   float dk[8][4] = {}, dv[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
@@ -191,27 +177,16 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
     wait_for_boxes(arrived + stage, tile / Layout::kStages);
 
     float weight[kPieces][4], gradient[kPieces][4];
-    [[maybe_unused]] float inverse[2][kDistance ? kPieces : 1][4];
     begin_products();
     start_row_product(weight, k_rows, tile_of(stage, 0));
-    if constexpr (kDistance) {
-      start_row_product(inverse[0], x_rows, tile_of(stage, 2));
-      start_row_product(inverse[1], y_rows, tile_of(stage, 3));
-    }
     commit_products();
     start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
-    const QueryNotes<T> next = query_notes(tile + 1);
-    [[maybe_unused]] float next_norm = 0.0F;
-    if constexpr (kDistance)
-      if (tile + 1 < tiles) next_norm = distance.column_norm(tile + 1);
+    const Notes next = query_notes(tile + 1);
     const float* const own_notes = notes + tile % 2 * Layout::kNotes + 2 * lane.t;
     wait_for_products<1>();
     hold(weight);
 
-    [[maybe_unused]] float length[kDistance ? kPieces : 1][4];
-    if constexpr (kDistance)
-      distance.lengths(length, inverse, tile, first_row + warp * 16 + lane.g);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       [[maybe_unused]] std::uint32_t x[8];
@@ -224,9 +199,6 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
           const float2 along_x = unpack<T>(x[piece]);
           shift.x = fmaf(x_factor[half], along_x.x, shift.x);
           shift.y = fmaf(x_factor[half], along_x.y, shift.y);
-        } else if constexpr (kDistance) {
-          shift.x = fmaf(factor * kLog2E, length[piece][2 * half], shift.x);
-          shift.y = fmaf(factor * kLog2E, length[piece][2 * half + 1], shift.y);
         }
         weight[piece][2 * half] = power_of_2(fmaf(weight[piece][2 * half], scale, shift.x));
         weight[piece][2 * half + 1] = power_of_2(fmaf(weight[piece][2 * half + 1], scale, shift.y));
@@ -257,33 +229,15 @@ __global__ void __launch_bounds__(kThreads, Form == BiasForm::none ? 3 : 2)
     hold(dk);
     begin_products();
     start_column_product<T>(dk, dfragments, tile_of(stage, 0));
-    if constexpr (kDistance) {
-      vector_gradient[0].start(inverse[0], gradient, factor, tile_of(stage, 2));
-      vector_gradient[1].start(inverse[1], gradient, factor, tile_of(stage, 3));
-    }
     commit_products();
-    if (tile + 1 < tiles) {
-      note(tile + 1, next);
-      if constexpr (kDistance) distance.note_norms(tile + 1, next_norm);
-    }
+    if (tile + 1 < tiles) note(tile + 1, next);
     wait_for_products<0>();
     hold(dk);
     hold(dv);
-    if constexpr (kDistance) {
-      hold(vector_gradient[0].sum);
-      hold(vector_gradient[1].sum);
-    }
     __syncthreads();
     if (threadIdx.x == 0 && tile + Layout::kStages < tiles) load_tile(tile + Layout::kStages);
   }
 
-  if constexpr (kDistance) {
-    const std::int64_t place = block.batch_head * g.padded_tokens + first_row + warp * 16 + lane.g;
-    vector_gradient[0].template finish<true>(
-        x_rows, static_cast<float*>(params.base.dx) + place * p.vectors.width_x, p.vectors.width_x);
-    vector_gradient[1].template finish<true>(
-        y_rows, static_cast<float*>(params.base.dy) + place * p.vectors.width_y, p.vectors.width_y);
-  }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int slot = warp * 16 + lane.g + 8 * half;

@@ -2,30 +2,40 @@
 
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/rows_delta.cuh"
-#include "kernels/cuda/stream_distance.cuh"
+#include "kernels/cuda/stream_tiles.cuh"
 
 /// Attention backward on Hopper, queries along rows: one warpgroup takes 64 queries, walks over all
-/// keys and gathers dq, the vectors' gradients and dgain.
+/// keys and gathers dq, the vectors' gradients and dgain. No bias, or the direct form.
 namespace sape2::kernels::cuda {
 
 template <BiasForm Form>
 struct StreamQueriesLayout {
-  static constexpr bool kDistance = kIsDistance<Form>;
+  static constexpr bool kDistance = false, kDirect = Form == BiasForm::direct;
   static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = kDistance ? 3 : 2;
+  static constexpr int kStages = 2;
   static constexpr int kTileBytes = kColumns * 128;
-  static constexpr int kStageBytes = (kDistance ? 4 : 2) * kTileBytes;
-  static constexpr int kRowBytes =
-      (Form == BiasForm::none ? 2 : 4) * kStreamTile;  // q, dout; x and y, or two panels of y
-  static constexpr int kScratch = 2 * 2 * kRowTile * 4;
-  static constexpr int kBytes =
-      kSharedAlignment + kRowBytes + kStages * kStageBytes + kScratch + (kStages + 1) * 8;
+  static constexpr int kStageBytes = 2 * kTileBytes, kNoteBytes = 0;
+  static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
+  static constexpr int kScratch = kRowTile * 4;
+  // The direct form's x as numbers, and one or two panels of y.
+  static constexpr int kDirectX = kDirect ? kRowTile * 64 * 4 : 0;
+  __host__ __device__ static int y_panels(const StreamColumns& columns) {
+    return kDirect ? (columns.down + 63) / 64 : 0;
+  }
+  __host__ __device__ static int bytes(const StreamColumns& columns) {
+    return kSharedAlignment + kRowBytes + kStages * kStageBytes + kDirectX +
+           y_panels(columns) * kStreamTile + kScratch + (kStages + 1) * 8;
+  }
 };
+
+/// Whether a lane's x stay in registers: of grid rows of 32, they are few.
+template <int Wide>
+inline constexpr bool kKeepsX = Wide == 4;
 
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
 struct StreamDirectGradient {
-  using Direct = StreamDirect<T, Wide>;
+  using Direct = StreamDirect<T, Wide, kKeepsX<Wide>>;
   static constexpr int kPieces = 8, kStored = Direct::kStored;
   float sum_x[kStored][4];
   T* dx[2];  // of this lane's rows
@@ -104,11 +114,12 @@ struct StreamDirectGradient {
 };
 
 template <class T, BiasForm Form, int Wide>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, 3)
     stream_queries_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamQueriesLayout<Form>;
-  constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
+  static_assert(!kIsDistance<Form>);
+  constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
@@ -121,30 +132,15 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   unsigned char* const rows = aligned_shared(unaligned);
   unsigned char* const stages = rows + Layout::kRowBytes;
-  float* const scratch = reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes);
+  unsigned char* const direct_x = stages + Layout::kStages * Layout::kStageBytes;
+  unsigned char* const direct_y = direct_x + Layout::kDirectX;
+  const int y_panels = Layout::y_panels(columns);
+  float* const scratch = reinterpret_cast<float*>(direct_y + y_panels * kStreamTile);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
-  const Tile<T> x_rows{rows + 2 * kStreamTile, kRowTile, 64};
-  const Tile<T> y_rows{rows + (kDirect ? 2 : 3) * kStreamTile, kRowTile, kDirect ? 128 : 64};
-  const auto tile_of = [&](int stage, int index) {
-    return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
-  };
-
-  const auto load_tile = [&](int tile) {
-    const int stage = tile % Layout::kStages;
-    const auto at = columns.place(tile);
-    const auto box = keys_box(block, columns, at, kColumns);
-    CopyBarrier* const barrier = arrived + stage;
-    expect_bytes(barrier, 2 * keys_box_bytes(columns, at, kColumns) +
-                              (kDistance ? 2 * Layout::kTileBytes : 0));
-    copy_box(tile_of(stage, 0).data, at.in_grid ? params.k : params.k_prefix, box, barrier);
-    copy_box(tile_of(stage, 1).data, at.in_grid ? params.v : params.v_prefix, box, barrier);
-    if constexpr (kDistance) {
-      copy_box(tile_of(stage, 2).data, params.x_columns, block.vectors(tile * kColumns), barrier);
-      copy_box(tile_of(stage, 3).data, params.y_columns, block.vectors(tile * kColumns), barrier);
-    }
-  };
+  const Tile<T> y_rows{direct_y, kRowTile, 128};
+  const KeyRing<T, Layout, StreamBackward> keys{params, block, stages, arrived};
   if (columns.part_width * columns.rows_per_tile < kColumns)
     clear_shared(stages, Layout::kStages * Layout::kStageBytes);
   if (threadIdx.x == 0)
@@ -152,19 +148,15 @@ __global__ void __launch_bounds__(kThreads, 2)
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const int y_panels = kDirect ? (columns.down + 63) / 64 : 1;
-    expect_bytes(rows_arrived, kStreamTile * (2 + (kDistance ? 2 : kDirect ? y_panels : 0)));
+    expect_bytes(rows_arrived, Layout::kRowBytes + y_panels * kStreamTile);
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
     copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
-    if constexpr (kDistance) {
-      copy_box(x_rows.data, params.x, block.vectors(first_row), rows_arrived);
-      copy_box(y_rows.data, params.y, block.vectors(first_row), rows_arrived);
-    } else if constexpr (kDirect) {
+    if constexpr (kDirect) {
       for (int panel = 0; panel < y_panels; ++panel)
         copy_box(y_rows.data + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                  rows_arrived);
     }
-    for (int tile = 0; tile < min(Layout::kStages, columns.tiles); ++tile) load_tile(tile);
+    keys.load_first();
   }
 
   // dout · out of the rows, for this pass and the next.
@@ -175,10 +167,13 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int half = 0; half < 2; ++half) {
     const int token = row + 8 * half;
     delta[half] = scratch[warp_row + 8 * half];
-    if (token >= g.tokens) continue;
-    const std::int64_t place = block.batch_head * g.tokens + token;
-    if (lane.t == 0) params.base.delta[place] = delta[half];
-    shift[half] = p.softmax[place].maximum * kLog2E + log_of_2(p.softmax[place].sum);
+    if (token < g.tokens) {
+      const SoftmaxRow softmax = p.softmax[block.batch_head * g.tokens + token];
+      shift[half] = softmax.maximum * kLog2E + log_of_2(softmax.sum);
+    }
+    if (lane.t == 0)
+      reinterpret_cast<float2*>(params.base.delta)[block.batch_head * g.padded_tokens + token] =
+          make_float2(shift[half], delta[half]);
   }
   __syncthreads();
 
@@ -186,37 +181,22 @@ __global__ void __launch_bounds__(kThreads, 2)
   const float factor = Form == BiasForm::none
                            ? 0.0F
                            : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
-  [[maybe_unused]] StreamDirect<T, Wide> direct(p, columns, block.batch_head, row, y_rows,
-                                                factor * kLog2E);
+  [[maybe_unused]] StreamDirect<T, Wide, kKeepsX<Wide>> direct(p, columns, block.batch_head, row, y_rows,
+                                                       factor * kLog2E,
+                                                       reinterpret_cast<float*>(direct_x));
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block.batch_head, row,
                                                                  factor);
-  [[maybe_unused]] StreamDistance<T> distance(p, block.batch_head, row, scratch);
-  [[maybe_unused]] StreamDistanceGradient<T> vector_gradient[kDistance ? 2 : 1];
-  if constexpr (kDistance) {
-    distance.note_norms(0, distance.column_norm(0));
-    __syncthreads();
-  }
-  float with_bias = 0.0F;
   float dq[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
   for (int tile = 0; tile < columns.tiles; ++tile) {
-    const int stage = tile % Layout::kStages;
     const auto at = columns.place(tile);
-    [[maybe_unused]] float next_norm = 0.0F;
-    if constexpr (kDistance)
-      if (tile + 1 < columns.tiles) next_norm = distance.column_norm(tile + 1);
-    wait_for_boxes(arrived + stage, tile / Layout::kStages);
+    keys.await(tile);
 
     float weight[kPieces][4], gradient[kPieces][4];
-    [[maybe_unused]] float inverse[2][kDistance ? kPieces : 1][4];
     begin_products();
-    start_row_product(weight, queries, tile_of(stage, 0));
-    if constexpr (kDistance) {
-      start_row_product(inverse[0], x_rows, tile_of(stage, 2));
-      start_row_product(inverse[1], y_rows, tile_of(stage, 3));
-    }
+    start_row_product(weight, queries, keys.tile(tile, 0));
     commit_products();
-    start_row_product(gradient, douts, tile_of(stage, 1));
+    start_row_product(gradient, douts, keys.tile(tile, 1));
     commit_products();
     if constexpr (kDirect)
       if (at.in_grid && at.first_row == 0) {
@@ -234,15 +214,6 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
         for (int e = 0; e < 4; ++e) weight[piece][e] = fmaf(weight[piece][e], scale, -shift[e / 2]);
     }
-    [[maybe_unused]] float length[kDistance ? kPieces : 1][4];
-    if constexpr (kDistance) {
-      distance.lengths(length, inverse, tile, row);
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          weight[piece][e] = fmaf(length[piece][e], factor * kLog2E, weight[piece][e]);
-    }
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
@@ -254,21 +225,15 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 4; ++e)
         gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - delta[e / 2]);
-        if constexpr (kDistance) with_bias = fmaf(gradient[piece][e], length[piece][e], with_bias);
-      }
     FragmentA<T> fragments[kPieces / 2];
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
       fragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
     hold(dq);
     begin_products();
-    start_column_product<T>(dq, fragments, tile_of(stage, 0));
-    if constexpr (kDistance) {
-      vector_gradient[0].start(inverse[0], gradient, factor, tile_of(stage, 2));
-      vector_gradient[1].start(inverse[1], gradient, factor, tile_of(stage, 3));
-    }
+    start_column_product<T>(dq, fragments, keys.tile(tile, 0));
     commit_products();
     if constexpr (kDirect)
       if (at.in_grid) {
@@ -278,37 +243,17 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
     wait_for_products<0>();
     hold(dq);
-    if constexpr (kDistance) {
-      hold(vector_gradient[0].sum);
-      hold(vector_gradient[1].sum);
-      distance.note_norms(tile + 1, next_norm);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0 && tile + Layout::kStages < columns.tiles)
-      load_tile(tile + Layout::kStages);
+    keys.release(tile);
   }
 
-  if constexpr (kDistance) {
-    vector_gradient[0].template finish<false>(
-        x_rows,
-        static_cast<float*>(params.base.dx) +
-            (block.batch_head * g.padded_tokens + row) * p.vectors.width_x,
-        p.vectors.width_x);
-    vector_gradient[1].template finish<false>(
-        y_rows,
-        static_cast<float*>(params.base.dy) +
-            (block.batch_head * g.padded_tokens + row) * p.vectors.width_y,
-        p.vectors.width_y);
-  }
   const auto to = head_of<T>(params.base.dq, block.image, block.head);
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     if (row + 8 * half < g.tokens && to.data != nullptr)
       store_row(to.row(row + 8 * half), dq, half, p.scale, g.head_size, g.aligned);
-  if constexpr (Form != BiasForm::none) {
+  if constexpr (kDirect) {
     if (params.base.dgain != nullptr) {
-      if constexpr (kDirect) with_bias = direct_gradient.with_bias;
-      const float sum = block_sum(with_bias, scratch);
+      const float sum = block_sum(direct_gradient.with_bias, scratch);
       if (threadIdx.x == 0) params.base.dgain[blockIdx.x] = sum * (p.inside ? p.scale : 1.0F);
     }
   }
