@@ -7,9 +7,12 @@
 /// equal vectors are at distance exactly 0.
 namespace sape2::kernels::cuda {
 
+/// √x, 0 where x is, by rounding, less than 0; no number stays none.
 __device__ inline float fast_root(float x) {
   float root;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(x));
+  asm("{.reg .f32 t;\n max.NaN.f32 t, %1, 0f00000000;\n sqrt.approx.ftz.f32 %0, t;}\n"
+      : "=f"(root)
+      : "f"(x));
   return root;
 }
 /// 1/√x, 0 where x is 0 or, by rounding, less.
@@ -20,7 +23,7 @@ __device__ inline float fast_inverse_root(float x) {
 }
 
 /// The shift is the mean of a few patches spread over the grid.
-inline constexpr int kHeadShiftSamples = 16;
+inline constexpr int kHeadShiftSamples = 4;
 
 /// One set of a head's vectors, x in columns 0–15, y behind them.
 template <class T>
