@@ -238,9 +238,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
     if constexpr (kDistance) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set)
-        with_bias +=
-            distance_gradients<T>(l, g, own_row, HeadNear<T>(l, shared, set), logits, factor,
-                                  params.dgain != nullptr, lines + set * 16 * l.line_pitch);
+        with_bias += distance_gradients<T>(l, g, own_row, HeadNear<T>(l, shared, set), logits,
+                                           factor, lines + set * 16 * l.line_pitch);
       if constexpr (kUsual) line.read(kept);
       __syncthreads();
     }

@@ -128,11 +128,11 @@ struct DirectSums {
 
 /// The distance form, once the whole square is known: with ω = (gradient both ways round) /
 /// distance, dU_i = Σ_n ω_in (u_i − u_n), here u_i·Σω − ω·U with the same rounded ω in both.
-/// Returns this lane's share of Σ gradient · bias if wanted.
+/// Returns this lane's share of Σ gradient · bias, which is half of Σ ω · distance².
 template <class T>
 __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int own_row,
                                     const HeadNear<T>& near, const Padded<T>& square, float factor,
-                                    bool bias_wanted, float* lines) {
+                                    float* lines) {
   constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f803f80u : 0x3c003c00u;
   const Lane lane;
   const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
@@ -163,12 +163,9 @@ __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int 
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         float& square_distance = d[e / 4][e % 4];
-        const float inverse = fast_inverse_root(square_distance);
-        if (bias_wanted && on_grid[e % 4 / 2] && slot + e / 4 * 8 < l.grid_slots) {
-          const float2 pair = unpack<T>(one_way.r[e / 4 * 2 + e % 4 / 2]);
-          with_bias += (e % 2 ? pair.y : pair.x) * (square_distance * inverse);
-        }
-        square_distance = both[e / 4][e % 4] * inverse;
+        const float omega = both[e / 4][e % 4] * fast_inverse_root(square_distance);
+        with_bias = fmaf(omega, square_distance, with_bias);
+        square_distance = omega;
       }
       const auto omega = as_a<T>(d[0], d[1]);
       multiply_add(weight[axis], omega, FragmentB<T>{kOne, kOne});
@@ -196,7 +193,7 @@ __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int 
           factor * (weight[axis][e % 4 / 2 * 2] * u - others_share);
     }
   }
-  return with_bias;
+  return 0.5F * with_bias;
 }
 
 /// Gradients of given vectors, of this lane's patch and axis; all sets get the same where the

@@ -20,7 +20,7 @@ struct LineWalk {
       : between(span == Span::between) {
     const int y = l.row_width == 16 ? slot / 16 : slot / 8, x = slot & (l.row_width - 1);
     length = axis ? g.rows : g.cols;
-    if (y >= g.rows || x >= g.cols) return;
+    if (l.grid != HeadGrid::eight && (y >= g.rows || x >= g.cols)) return;
     is_patch = true;
     own = axis ? y : x;
     steps = between ? length - 1 : length;

@@ -40,29 +40,36 @@ struct HeadNear {
         slots(l.slots),
         long_y(l.near_pitch > 5 * 16) {}
 
-  /// This warp's rows; `line_of(slot)` finds the exact vectors of any slot.
+  /// This warp's rows; `line_of(slot)` finds the exact vectors of any slot, a warp's at the lines'
+  /// pitch.
   template <class LineOf>
   __device__ void make(const HeadLayout& l, const Geometry& g, int own_row, LineOf line_of) const {
     const int lane = threadIdx.x % 32, width = long_y ? 48 : 32;
-    const int patches = g.rows * g.cols, samples = min(kHeadShiftSamples, patches);
-    const int patch = min(lane, samples - 1) * (patches / samples);
-    const int sample = patch / g.cols * l.row_width + patch % g.cols;
-    for (int first = 0; first < width; first += 32) {
-      const int column = first + lane, axis = column >= kSecond, entry = column - axis * kSecond;
-      const bool used = column < width && entry < (axis ? g.rows : g.cols);
-      const int place = used ? entry + axis * l.row_width : 0;
-      float shift = 0.0F;
-#pragma unroll 4
-      for (int s = 0; s < samples; ++s)
-        shift += line_of(__shfl_sync(0xffffffffu, sample, s))[place];
-      shift /= samples;
+    const int sampled = lane % kHeadShiftSamples * (g.rows * g.cols) / kHeadShiftSamples;
+    const int sample = sampled / g.cols * l.row_width + sampled % g.cols;
+    const float* const own_lines = line_of(own_row);
+    for (int first = 0; first < width; first += 32) {  // two neighbours and every second row a lane
+      const int column = first + lane % 16 * 2, axis = column >= kSecond;
+      const int entry = column - axis * kSecond, left = (axis ? g.rows : g.cols) - entry;
+      const int place = left > 0 ? entry + axis * l.row_width : 0, next = left > 1 ? place + 1 : 0;
+      float shift = 0.0F, next_shift = 0.0F;
+#pragma unroll
+      for (int s = 0; s < kHeadShiftSamples; ++s) {
+        const float* const line = line_of(__shfl_sync(0xffffffffu, sample, s));
+        shift += line[place];
+        next_shift += line[next];
+      }
+      shift /= kHeadShiftSamples;
+      next_shift /= kHeadShiftSamples;
       if (column >= width) continue;
 #pragma unroll 4
-      for (int row = 0; row < 16; ++row) {
+      for (int row = lane / 16; row < 16; row += 2) {
         const int slot = own_row + row;
-        const bool patch_here = slot < l.grid_slots && (slot & (l.row_width - 1)) < g.cols;
-        tile.row(slot)[column] =
-            narrow<T>(used && patch_here ? line_of(slot)[place] - shift : 0.0F);
+        const bool patch = slot < l.grid_slots && (slot & (l.row_width - 1)) < g.cols;
+        const float* const line = own_lines + row * l.line_pitch;
+        *reinterpret_cast<std::uint32_t*>(tile.row(slot) + column) =
+            pack<T>(patch && left > 0 ? line[place] - shift : 0.0F,
+                    patch && left > 1 ? line[next] - next_shift : 0.0F);
       }
     }
     __syncwarp();

@@ -82,7 +82,7 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
   const int stride = along_y ? l.row_width : 1;
   float d[Length], dt[Length];
 #pragma unroll
-  for (int m = 0; m < Length; ++m) d[m] = gradients[m];
+  for (int m = 0; m < Length; ++m) d[m] = walk.is_patch ? gradients[m] : 0.0F;
 
   int at = -16;  // the sums belong to rows `at` and `at + 1`
   float lower = 0.0F, upper = 0.0F;
@@ -113,23 +113,25 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
       if (m > walk.own) dt[m] = sum;
     }
   }
+  // Both axes of a patch meet at the patch itself; there Span::between has no gradient.
   float own_gradient = 0.0F;
 #pragma unroll
   for (int m = 0; m < Length; ++m) {
-    if (!walk.is_patch) continue;
     const float gate = gates(kept.score[m]);
     dt[m] *= gate * (1.0F - gate);
     sums.scale += dt[m] * kept.score[m];
     sums.offset += dt[m];
-    if (m == walk.own) {
-      own_gradient = unit * dt[m];
-    } else {
-      T& place = on_line[m * stride];
-      place = narrow<T>(fmaf(unit, dt[m], widen(place)));
+    float ds = unit * dt[m];
+    if constexpr (kSuffix) {
+      own_gradient = m == walk.own ? ds : own_gradient;
+      ds = m == walk.own ? 0.0F : ds;
     }
+    T& place = on_line[m * stride];
+    place = narrow<T>(widen(place) + ds);
   }
-  if constexpr (kSuffix) {  // both axes of a patch meet at the patch itself
+  if constexpr (kSuffix) {
     own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
+    __syncwarp();
     if (!along_y && walk.is_patch) row[slot] = narrow<T>(widen(row[slot]) + own_gradient);
   }
 }
