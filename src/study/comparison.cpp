@@ -1,7 +1,7 @@
 #include "sape2/study/comparison.h"
 
 #include "sape2/error.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/vit.h"
 #include "sape2/study/comparison_report.h"
 #include "sape2/train/device.h"
@@ -34,8 +34,7 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    throw Error("cannot make the folder " + nn::in_quotes(folder.native()) + ": " +
-                error.message());
+    throw Error("cannot make the folder " + in_quotes(folder) + ": " + error.message());
   }
 }
 
@@ -97,7 +96,7 @@ void Session::refuse_other_plans() const {
       throw Error(fmt::format(
           "the run in {} was begun with other data, model or recipe; compare in another folder "
           "with --out, or remove that one",
-          nn::in_quotes(folder.native())));
+          in_quotes(folder)));
     }
   }
 }
@@ -112,7 +111,7 @@ std::optional<RunResult> Session::train_one(const train::RunConfig& config,
   if (!summary.finished) return std::nullopt;
   const auto& last = summary.last;
   if (!last || !last->test) {
-    throw Error("the log of " + nn::in_quotes(folder.native()) +
+    throw Error("the log of " + in_quotes(folder) +
                 " lacks its last epoch; remove that folder to train it again");
   }
   RunResult result{
