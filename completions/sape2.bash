@@ -17,7 +17,7 @@ _sape2_commands() {
 }
 
 _sape2_options() {
-  _sape2_ask "help $2" "$1" "$2" --help | grep -oE -- '(^|[ ,])--?[a-z][a-z0-9-]*' | tr -d ' ,'
+  _sape2_ask "help ${*:2}" "$@" --help | grep -oE -- '(^|[ ,])--?[a-z][a-z0-9-]*' | tr -d ' ,'
 }
 
 # The names under a heading of `sape2 info`.
@@ -27,9 +27,12 @@ _sape2_offers() {
 
 _sape2() {
   local program=${COMP_WORDS[0]} current=${COMP_WORDS[COMP_CWORD]}
-  local before=${COMP_WORDS[COMP_CWORD - 1]} command= word words=
+  local before=${COMP_WORDS[COMP_CWORD - 1]} command= benchmark= word words=
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     [[ $word == -* ]] || { command=$word; break; }
+  done
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    [[ $command == bench && ( $word == attention || $word == train ) ]] && benchmark=$word
   done
   case $before in
     --encoding | --encodings) words=$(_sape2_offers "$program" Encodings) ;;
@@ -37,6 +40,8 @@ _sape2() {
     --data) words=$(_sape2_ask data "$program" data list | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p') ;;
     --recipe) words="paper strong quick" ;;
     --device) words="cpu cuda" ;;
+    --dtypes) words="float32 bfloat16 float16" ;;
+    --passes) words="forward forward+backward" ;;
     --paper) words="table1 table2" ;;
     --split) words="test train" ;;
     --weights) words="bfloat16 float32" ;;
@@ -47,7 +52,9 @@ _sape2() {
       if [[ -z $command ]]; then
         words="$(_sape2_commands "$program") --help --version --threads"
       elif [[ $current == -* ]]; then
-        words=$(_sape2_options "$program" "$command")
+        words=$(_sape2_options "$program" "$command" $benchmark)
+      elif [[ $command == bench && -z $benchmark ]]; then
+        words="attention train"
       elif [[ $command == data ]]; then
         words="list get info cifar10 cifar100 fashion-mnist shapes"
       fi

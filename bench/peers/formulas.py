@@ -89,6 +89,41 @@ def sdpa_with_relative(q, k, v, ex, ey, gate_scale, gate_offset, rows, cols):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
 
 
+def flex_distances(q, k, v, ex, ey, rows, cols):
+    """FlexAttention, each score's distances summed entry by entry; it has no backward pass."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    ux, uy = vectors(q, k, ex, ey, rows, cols, "suffix", q.shape[-1] ** -0.5, 0.0)
+    torch._dynamo.graph_break()  # score functions read tensors that are stored
+    scale = q.shape[-1] ** -0.5
+
+    def distance(u, image, head, query, key):
+        total = 0.0
+        for entry in range(u.shape[-1]):
+            step = u[image, head, query, entry].float() - u[image, head, key, entry].float()
+            total = total + step * step
+        return torch.sqrt(total)
+
+    def biased(score, image, head, query, key):
+        return score + scale * (distance(ux, image, head, query, key) + distance(uy, image, head, query, key))
+
+    return flex_attention(q, k, v, score_mod=biased)
+
+
+def flex_relative(q, k, v, ex, ey, gate_scale, gate_offset, rows, cols):
+    """FlexAttention reading the two small tensors of the direct form."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    gates = [gate.to(q.dtype).view(-1, 1, 1, 1) for gate in (gate_scale, gate_offset)]
+    ux, uy = vectors(q, k, ex, ey, rows, cols, "between", *gates)
+    torch._dynamo.graph_break()  # score functions read tensors that are stored
+
+    def biased(score, image, head, query, key):
+        return score + ux[image, head, query, key % cols] + uy[image, head, query, key // cols]
+
+    return flex_attention(q, k, v, score_mod=biased)
+
+
 def plain_sdpa(q, k, v, ex, ey, rows, cols):
     return F.scaled_dot_product_attention(q, k, v)
 

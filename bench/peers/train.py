@@ -1,125 +1,111 @@
-"""Training steps in PyTorch, to stand beside `sape2 bench train --device cuda`: the same ViT, batch,
-precision (bfloat16 with float32 master weights) and AdamW, in three ways: eager, torch.compile, and
-torch.compile with CUDA graphs. Random images that lie on the GPU; no augmentation.
+"""Training steps in PyTorch beside ours, in one table: the same ViT, batch, precision (bfloat16 with
+float32 master weights) and AdamW; eager, compiled, and compiled inside one CUDA graph of the whole step.
 
-    python3 bench/peers/train.py --model vit-small --encoding sape2-k+ape --batch 128
+    python3 bench/peers/train.py [--sape2 build/cuda/bin/sape2] [--json train.json]
+
+PyTorch's steps run on random images that lie on the GPU, without augmentation; ours (with --sape2)
+include it. Each model has a process of its own, and one that fails or takes too long is a row that says so.
+Models are compiled at once, and measured one after the other.
 """
+
 import argparse
-import time
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+import jobs
 
-from formulas import paper_bias, product_distances, relative_bias
-
-PRESETS = {"vit-small": (12, 384, 6, 4), "vit-compact": (9, 192, 12, 2)}
-SIDE = 8  # patches of 4×4 on images of 32×32
-
-
-class Attention(nn.Module):
-    def __init__(self, width, heads, encoding):
-        super().__init__()
-        self.heads, self.encoding = heads, encoding
-        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        rows = {"sape2-k": SIDE + 1, "sape2-rel-k": 2 * SIDE - 1}.get(encoding.split("+")[0])
-        if rows:
-            self.ex = nn.Parameter(0.02 * torch.randn(rows, width // heads))
-            self.ey = nn.Parameter(0.02 * torch.randn(rows, width // heads))
-        if encoding == "sape2-rel-k":
-            self.gate_scale = nn.Parameter(torch.full((heads,), (width // heads) ** -0.5))
-            self.gate_offset = nn.Parameter(torch.full((heads,), 2.0))
-
-    def forward(self, x):
-        images, tokens, width = x.shape
-        q, k, v = self.qkv(x).view(images, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        scale = q.shape[-1] ** -0.5
-        bias = None
-        if self.encoding.startswith("sape2-k"):
-            bias = scale * paper_bias(q, k, self.ex, self.ey, SIDE, SIDE, product_distances)
-        if self.encoding == "sape2-rel-k":
-            bias = relative_bias(q, k, self.ex, self.ey, self.gate_scale, self.gate_offset, SIDE, SIDE)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype))
-        return self.proj(out.transpose(1, 2).reshape(images, tokens, width))
+CASES = "vit-small:128:ape,vit-small:128:sape2-k+ape,vit-compact:256:ape,vit-compact:256:sape2-k,vit-compact:256:sape2-rel-k"
+ENCODINGS = ["none", "ape", "sape2-k", "sape2-k+ape", "sape2-rel-k"]
+MODELS = ["vit-small", "vit-compact"]
+RECIPES = {"vit-small": "paper", "vit-compact": "strong"}
+MODES = ["eager", "compiled", "graph"]
 
 
-class Block(nn.Module):
-    def __init__(self, width, heads, ratio, encoding):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width, eps=1e-6), nn.LayerNorm(width, eps=1e-6)
-        self.attn = Attention(width, heads, encoding)
-        self.mlp = nn.Sequential(nn.Linear(width, ratio * width), nn.GELU(), nn.Linear(ratio * width, width))
-
-    def forward(self, x):
-        x = x + self.attn(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+def parse_case(text):
+    model, batch, encoding = (text.split(":") + ["", ""])[:3]
+    if model not in MODELS or not batch.isdigit() or encoding not in ENCODINGS:
+        sys.exit(f'train.py: case "{text}" is not understood; write MODEL:BATCH:ENCODING with a model of '
+                 f"{', '.join(MODELS)} and an encoding of {', '.join(ENCODINGS)}")
+    return {"model": model, "batch": int(batch), "encoding": encoding}
 
 
-class ViT(nn.Module):
-    def __init__(self, depth, width, heads, ratio, encoding):
-        super().__init__()
-        self.embed = nn.Conv2d(3, width, 4, 4)
-        self.pos = nn.Parameter(0.02 * torch.randn(1, SIDE * SIDE, width)) if "ape" in encoding.split("+") else None
-        self.blocks = nn.Sequential(*[Block(width, heads, ratio, encoding) for _ in range(depth)])
-        self.norm, self.head = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, 10)
+def ours(program, recipes, case, limit):
+    """The same step by `sape2 bench train`, augmentation included."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [program, "bench", "train", "--device", "cuda", "--data", "shapes", "--precision", "bfloat16",
+                   "--train-images", "2048", "--test-images", "64", "--recipe", str(recipes / f"{RECIPES[case['model']]}.toml"),
+                   "--model", case["model"], "--encoding", case["encoding"], "--batch-size", str(case["batch"]), "--json", file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return {"failed": f"took more than {limit:.0f} s"}
+        if done.returncode != 0:
+            words = done.stderr.strip().splitlines() or ["no words"]
+            return {"failed": words[-1][:160]}
+        gpu = json.loads(pathlib.Path(file.name).read_text())["gpu"]
+        return {"ms": gpu["step_ms"], "mib": gpu["peak_bytes"] / 2**20}
 
-    def forward(self, images):
-        x = self.embed(images).flatten(2).transpose(1, 2)
-        if self.pos is not None:
-            x = x + self.pos
-        return self.head(self.norm(self.blocks(x).mean(1)))
+
+def cell(figures):
+    if not figures:
+        return "–"
+    return figures["failed"].replace("|", "/") if "failed" in figures else f"{figures['ms']:.2f}"
 
 
-def measure(mode, args):
-    torch.manual_seed(0)
-    model = ViT(*PRESETS[args.model], args.encoding).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True, capturable=True)
-    images = torch.randn(args.batch, 3, 32, 32, device="cuda")
-    targets = torch.softmax(torch.randn(args.batch, 10, device="cuda"), 1)
-    forward = model if mode == "eager" else torch.compile(
-        model, mode="max-autotune-no-cudagraphs" if mode == "graphs" else "default")
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = F.cross_entropy(forward(images), targets)
-        loss.backward()
-        optimizer.step()
-
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(5):
-            step()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    run = step
-    if mode == "graphs":
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
-        run = graph.replay
-    best = float("inf")
-    for _ in range(4):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(20):
-            run()
-        torch.cuda.synchronize()
-        best = min(best, (time.perf_counter() - begin) / 20)
-    return 1000 * best, torch.cuda.max_memory_allocated() / 2**20
+def print_table(rows, with_ours):
+    names = ["model, batch", "encoding", "eager ms", "compiled ms", "compiled + graph ms", "images/s", "MiB"]
+    print("| " + " | ".join(names + ["ours ms", "peer / ours"] * with_ours) + " |\n|" + "---|" * (len(names) + 2 * with_ours))
+    for row in rows:
+        good = [f for f in (row.get(mode) for mode in MODES) if f and "ms" in f]
+        best = min(good, key=lambda f: f["ms"], default=None)
+        values = [f"{row['model']}, {row['batch']}", row["encoding"], *(cell(row.get(mode)) for mode in MODES)]
+        values += [f"{1000 * row['batch'] / best['ms']:.0f}", f"{best['mib']:.0f}"] if best else ["–", "–"]
+        if with_ours:
+            mine = row.get("ours", {})
+            values += [cell(mine), f"{best['ms'] / mine['ms']:.2f}" if best and "ms" in mine else "–"]
+        print("| " + " | ".join(values) + " |", flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=PRESETS, default="vit-small")
-    parser.add_argument("--encoding", choices=["none", "ape", "sape2-k", "sape2-k+ape", "sape2-rel-k"], default="ape")
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--modes", default="eager,compiled,graphs")
-    args = parser.parse_args()
-    for mode in args.modes.split(","):
-        milliseconds, mebibytes = measure(mode, args)
-        print(f"{args.model} {args.encoding} batch {args.batch} {mode}: {milliseconds:.2f} ms a step, "
-              f"{1000 * args.batch / milliseconds:.0f} images/s, {mebibytes:.0f} MiB", flush=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--cases", default=CASES, help=f"MODEL:BATCH:ENCODING,… (default: {CASES})")
+    parser.add_argument("--whole", action="store_true", help="compile whole models instead of their blocks (takes far longer)")
+    parser.add_argument("--sape2", help="our program, to be measured in the same run")
+    parser.add_argument("--limit", type=float, default=60, help="seconds to measure a model in one way (default: 60)")
+    parser.add_argument("--compile-limit", type=float, default=600, help="seconds for all compilations (default: 600)")
+    parser.add_argument("--budget", type=float, default=3600, help="seconds for the whole run (default: 3600)")
+    parser.add_argument("--lock", help="a file shared with other runs: they compile together, each measures alone")
+    parser.add_argument("--json", help="write all figures to this file")
+    options = parser.parse_args()
+
+    folder = pathlib.Path(__file__).resolve().parent
+    clock = jobs.Clock(options.budget)
+    cases = [{**parse_case(text), "whole": options.whole} for text in options.cases.split(",")]
+    workers = [jobs.Worker("train_worker", environment={"TORCHINDUCTOR_COMPILE_THREADS": "3"}) for _ in cases]
+    rows = [dict(case) for case in cases]
+    try:
+        print(f"compiling {len(cases)} models", file=sys.stderr, flush=True)
+        with jobs.holding(options.lock, alone=False):
+            ahead = jobs.run_at_once(workers, [{**case, "what": "compile"} for case in cases], len(cases),
+                                     jobs.Clock(min(options.compile_limit, clock.left())))
+        with jobs.holding(options.lock, alone=True):
+            for row, case, worker, made in zip(rows, cases, workers, ahead):
+                for mode in MODES:
+                    failed = "failed" in made and mode != "eager"
+                    row[mode] = ({"failed": "compiling: " + made["failed"]} if failed else
+                                 jobs.run_within(worker, {**case, "what": mode}, options.limit, clock))
+                worker.close()
+                if options.sape2 and clock.left() > 0:
+                    row["ours"] = ours(options.sape2, folder.parent.parent / "recipes", case, min(options.limit, clock.left()))
+    finally:
+        for worker in workers:
+            worker.close()
+    print_table(rows, bool(options.sape2))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@
 namespace sape2::cli {
 namespace {
 
-constexpr long kMostSeeds = 1000, kMostJobs = 16;
+constexpr long kMostSeeds = 1000;
 
 class CompareCommand : public Command {
  public:
@@ -27,9 +27,6 @@ class CompareCommand : public Command {
     declare_rows(app);
     app.add_option("--seeds", seeds_, "Runs of each encoding: --seed, --seed + 1, … (default: 1)")
         ->check(whole_number(1, kMostSeeds))
-        ->type_name("N");
-    app.add_option("--jobs", jobs_, "Runs trained side by side on a GPU (default: 1)")
-        ->check(whole_number(1, kMostJobs))
         ->type_name("N");
     app.add_option("--out", out_, "Folder of the runs and the reports")
         ->type_name("DIR")
@@ -85,7 +82,6 @@ class CompareCommand : public Command {
     plan.rows = rows;
     plan.common = options_.make_config(data.train, rows.front().encoding.to_string());
     plan.seeds = seeds_;
-    plan.jobs = jobs_;
     plan.recipe = options_.recipe();
     plan.model = options_.model();
     return plan;
@@ -109,7 +105,7 @@ class CompareCommand : public Command {
   bool family_ = false;
   RunOptions options_;
   std::string out_;
-  std::int64_t seeds_ = 1, jobs_ = 1;
+  std::int64_t seeds_ = 1;
 };
 
 }  // namespace

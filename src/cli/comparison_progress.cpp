@@ -5,39 +5,18 @@
 #include <fmt/format.h>
 
 namespace sape2::cli {
-namespace {
 
-std::string number_of(const study::ComparisonRun& run) {
-  return fmt::format("[{}/{}] ", run.number, run.total);
+void ComparisonProgress::run_begins(const nn::EncodingSpec& encoding, std::uint64_t seed,
+                                    std::int64_t number, std::int64_t total, bool reused) {
+  reused_ = reused;
+  run_.note(fmt::format("[{}/{}] {}, seed {}{}", number, total, encoding.to_string(), seed,
+                        reused ? ": trained before" : ""));
 }
 
-}  // namespace
-
-void ComparisonProgress::run_begins(const study::ComparisonRun& run) {
-  note(run, fmt::format("{}, seed {}{}", run.encoding.to_string(), run.seed,
-                        run.reused ? ": trained before" : ""));
-}
-
-void ComparisonProgress::step_done(const study::ComparisonRun& run,
-                                   const train::StepReport& report) {
-  lines_.set_title(number_of(run));
-  lines_.step_done(report);
-}
-
-void ComparisonProgress::epoch_done(const study::ComparisonRun& run,
-                                    const train::EpochRecord& record, std::int64_t epochs) {
-  lines_.set_title(number_of(run));
-  lines_.epoch_done(record, epochs);
-}
-
-void ComparisonProgress::note(const study::ComparisonRun& run, const std::string& sentence) {
-  lines_.note(number_of(run) + sentence);
-}
-
-void ComparisonProgress::run_ended(const study::ComparisonRun& run,
+void ComparisonProgress::run_ended(const nn::EncodingSpec& encoding,
                                    const study::RunResult& result) {
-  if (run.reused) return;
-  note(run, fmt::format("{}: top-1 {:.2f} % after {}", run.encoding.to_string(), 100 * result.top1,
+  if (reused_) return;
+  run_.note(fmt::format("{}: top-1 {:.2f} % after {}", encoding.to_string(), 100 * result.top1,
                         duration_text(result.seconds)));
 }
 

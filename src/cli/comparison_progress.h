@@ -8,19 +8,21 @@
 
 namespace sape2::cli {
 
-/// Shows how a comparison goes on: a line for every run, and below it what TrainProgress shows,
-/// each line with the number of its run.
+/// Shows how a comparison goes on: a line for every run, and below it what TrainProgress shows.
 class ComparisonProgress : public study::ComparisonObserver {
  public:
-  void run_begins(const study::ComparisonRun& run) override;
-  void step_done(const study::ComparisonRun& run, const train::StepReport& report) override;
-  void epoch_done(const study::ComparisonRun& run, const train::EpochRecord& record,
-                  std::int64_t epochs) override;
-  void note(const study::ComparisonRun& run, const std::string& sentence) override;
-  void run_ended(const study::ComparisonRun& run, const study::RunResult& result) override;
+  void run_begins(const nn::EncodingSpec& encoding, std::uint64_t seed, std::int64_t number,
+                  std::int64_t total, bool reused) override;
+  void run_ended(const nn::EncodingSpec& encoding, const study::RunResult& result) override;
+  void step_done(const train::StepReport& report) override { run_.step_done(report); }
+  void epoch_done(const train::EpochRecord& record, std::int64_t epochs) override {
+    run_.epoch_done(record, epochs);
+  }
+  void note(const std::string& sentence) override { run_.note(sentence); }
 
  private:
-  TrainProgress lines_;
+  TrainProgress run_;
+  bool reused_ = false;
 };
 
 }  // namespace sape2::cli

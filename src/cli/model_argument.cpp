@@ -1,8 +1,8 @@
 #include "cli/model_argument.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/model_file.h"
-#include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/device.h"
 
@@ -15,7 +15,7 @@ fs::path model_file_of(const std::string& argument) {
   for (const char* name : {"best.safetensors", "last.safetensors"}) {
     if (fs::exists(fs::path(argument) / name, error)) return fs::path(argument) / name;
   }
-  throw Error("the folder " + nn::in_quotes(argument) +
+  throw Error("the folder " + in_quotes(argument) +
               " holds no best.safetensors; give a model file or the folder of a run");
 }
 

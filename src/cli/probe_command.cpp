@@ -1,4 +1,5 @@
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/study/probes.h"
 
@@ -107,7 +108,7 @@ class ProbeCommand : public Command {
     for (const std::string& probe : probes_) {
       const auto& known = study::probe_names();
       if (std::ranges::find(known, probe) != known.end()) continue;
-      throw Error("the probe " + nn::in_quotes(probe) + " is not known; " +
+      throw Error("the probe " + in_quotes(probe) + " is not known; " +
                   nn::name_advice(probe, known));
     }
     const auto model = load_model_argument(model_, device_);

@@ -1,6 +1,7 @@
 #include "cli/program.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/version.h"
 
@@ -91,16 +92,16 @@ void Program::refuse_unknown(const CLI::App* chosen) const {
   const std::vector<std::string> names = command_names(commands_);
   const std::vector<std::string> unknown = app_.remaining(/*recurse=*/true);
   if (!unknown.empty() && unknown.front().starts_with("-")) {
-    throw UsageError("option " + nn::in_quotes(unknown.front()) + " is not known; " +
+    throw UsageError("option " + in_quotes(unknown.front()) + " is not known; " +
                      nn::name_advice(unknown.front(), option_names(app_)));
   }
   if (chosen == nullptr && !unknown.empty()) {
-    throw UsageError("command " + nn::in_quotes(unknown.front()) + " is not known; " +
+    throw UsageError("command " + in_quotes(unknown.front()) + " is not known; " +
                      nn::name_advice(unknown.front(), names));
   }
   if (!unknown.empty()) {
     throw UsageError(chosen->get_name() + " has no use for the argument " +
-                     nn::in_quotes(unknown.front()));
+                     in_quotes(unknown.front()));
   }
   if (chosen == nullptr) {
     throw UsageError("no command is given; `sape2 --help` lists the commands");

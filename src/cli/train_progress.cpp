@@ -33,8 +33,8 @@ void TrainProgress::step_done(const train::StepReport& report) {
   if (now - last_shown_ < (rewrites_ ? Clock::duration(kTerminalPause) : kPlainPause)) return;
   last_shown_ = now;
   const std::string text = fmt::format(
-      "{}epoch {}/{}  step {}/{}  loss {:.4f}  rate {:.2e}  {:.0f} images/s  {} left", title_,
-      report.epoch, report.epochs, report.step, report.steps, report.loss, report.learning_rate,
+      "epoch {}/{}  step {}/{}  loss {:.4f}  rate {:.2e}  {:.0f} images/s  {} left", report.epoch,
+      report.epochs, report.step, report.steps, report.loss, report.learning_rate,
       report.images_per_second, duration_text(report.seconds_left));
   if (rewrites_) {
     fmt::print("\r{}\x1b[K", text);
@@ -46,8 +46,8 @@ void TrainProgress::step_done(const train::StepReport& report) {
 }
 
 void TrainProgress::epoch_done(const train::EpochRecord& record, int64_t epochs) {
-  std::string text = fmt::format("{}epoch {}/{}  training loss {:.4f}", title_, record.epoch,
-                                 epochs, record.train_loss);
+  std::string text =
+      fmt::format("epoch {}/{}  training loss {:.4f}", record.epoch, epochs, record.train_loss);
   if (record.test) {
     text += fmt::format("  test loss {:.4f}  top-1 {:.2f} %  top-5 {:.2f} %", record.test->loss,
                         100 * record.test->top1, 100 * record.test->top5);

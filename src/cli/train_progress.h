@@ -18,13 +18,9 @@ class TrainProgress : public train::Observer {
   void epoch_done(const train::EpochRecord& record, int64_t epochs) override;
   void note(const std::string& sentence) override;
 
-  /// What lines of steps and epochs begin with from now on.
-  void set_title(const std::string& title) { title_ = title; }
-
  private:
   void print_line(const std::string& text);
 
-  std::string title_;
   bool rewrites_;
   bool line_is_open_ = false;
   std::chrono::steady_clock::time_point last_shown_{};

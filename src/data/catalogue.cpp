@@ -2,6 +2,7 @@
 #include "sape2/data/locations.h"
 #include "sape2/data/shapes.h"
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 
 #include "data/official.h"

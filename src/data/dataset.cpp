@@ -2,6 +2,7 @@
 
 #include "sape2/data/image.h"
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 
 #include "data/readers/readers.h"
 #include "data/text.h"

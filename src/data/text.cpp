@@ -1,21 +1,6 @@
 #include "data/text.h"
 
-#include <fmt/format.h>
-
 namespace sape2::data {
-
-std::string in_quotes(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
 
 std::string grouped(std::uint64_t number) {
   const std::string digits = std::to_string(number);

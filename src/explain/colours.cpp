@@ -1,6 +1,7 @@
 #include "sape2/explain/colours.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ std::string_view to_string(Palette palette) {
 Palette parse_palette(std::string_view name) {
   if (name == "green") return Palette::green;
   if (name == "cividis") return Palette::cividis;
-  throw Error("there are no colours " + nn::in_quotes(name) + "; " +
+  throw Error("there are no colours " + in_quotes(name) + "; " +
               nn::name_advice(name, {"green", "cividis"}));
 }
 

@@ -2,8 +2,8 @@
 
 #include "sape2/error.h"
 #include "sape2/explain/patch_choice.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
-#include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 
 #include <ATen/ATen.h>
@@ -167,7 +167,7 @@ FigureFormat figure_format(const std::filesystem::path& path) {
   if (ending == ".png") return FigureFormat::png;
   if (ending == ".svg") return FigureFormat::svg;
   if (ending == ".pdf") return FigureFormat::pdf;
-  throw Error("the figure " + nn::in_quotes(path.native()) + " must end in .png, .svg or .pdf");
+  throw Error("the figure " + in_quotes(path) + " must end in .png, .svg or .pdf");
 }
 
 void write_figure(const std::filesystem::path& path, const Figure& figure,

@@ -1,7 +1,7 @@
 #include "sape2/explain/picture.h"
 
 #include "sape2/error.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ std::optional<DatasetName> parse_dataset_name(std::string_view text) {
     throw Error(fmt::format(
         "{} names no image: after {}: an index such as 42, or a range of at most {} such as 0-15, "
         "was expected",
-        nn::in_quotes(text), split, kLongestRange));
+        in_quotes(text), split, kLongestRange));
   }
   return DatasetName{std::string(text.substr(0, split_colon)),
                      split == "train" ? data::Split::train : data::Split::test, *first, *last};

@@ -1,6 +1,7 @@
 #include "sape2/explain/view.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 
 #include <fmt/format.h>
@@ -34,7 +35,7 @@ What parse_what(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<What>(i);
   }
-  throw Error("there is no " + nn::in_quotes(name) + " to look at; " +
+  throw Error("there is no " + in_quotes(name) + " to look at; " +
               nn::name_advice(name, what_names()));
 }
 
@@ -66,7 +67,7 @@ Patch parse_patch(std::string_view text) {
   Patch patch;
   if (comma == std::string_view::npos || !read_number(text.substr(0, comma), patch.y) ||
       !read_number(text.substr(comma + 1), patch.x)) {
-    throw Error("the patch " + nn::in_quotes(text) +
+    throw Error("the patch " + in_quotes(text) +
                 " is not understood; give its row and column from 0, as in 3,5");
   }
   return patch;

@@ -1,8 +1,7 @@
 #include "sape2/io/atomic_file.h"
 
 #include "sape2/error.h"
-
-#include "io/in_quotes.h"
+#include "sape2/in_quotes.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -55,8 +54,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(path), target_(behind_links
   if (fs::is_directory(status)) fail(EISDIR);
   // Renaming over a device or a pipe would replace it.
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw Error("cannot write " + in_quotes(path_.native()) +
-                ": it exists and is not a regular file");
+    throw Error("cannot write " + in_quotes(path_) + ": it exists and is not a regular file");
   }
   const fs::path folder = folder_of(target_);
   // A long file name is cut, so that the temporary one is not too long where the final one fits.
@@ -67,8 +65,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(path), target_(behind_links
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     if (errno == ENOENT) {
-      throw Error("cannot write " + in_quotes(path_.native()) + ": there is no folder " +
-                  in_quotes(folder.native()));
+      throw Error("cannot write " + in_quotes(path_) + ": there is no folder " + in_quotes(folder));
     }
     fail(errno);
   }
@@ -105,7 +102,7 @@ void AtomicFile::fail(int error) const {
   std::string reason = std::generic_category().message(error);
   if (error == ENOSPC || error == EDQUOT) reason = "the disk is full";
   if (error == EISDIR) reason = "it is a folder, expected a file name";
-  throw Error("cannot write " + in_quotes(path_.native()) + ": " + reason);
+  throw Error("cannot write " + in_quotes(path_) + ": " + reason);
 }
 
 }  // namespace sape2::io

@@ -1,8 +1,7 @@
 #include "io/mapped_file.h"
 
 #include "sape2/error.h"
-
-#include "io/in_quotes.h"
+#include "sape2/in_quotes.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -31,7 +30,7 @@ class Descriptor {
 };
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& reason) {
-  throw Error("cannot read " + in_quotes(path.native()) + ": " + reason);
+  throw Error("cannot read " + in_quotes(path) + ": " + reason);
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {

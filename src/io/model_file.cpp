@@ -1,10 +1,10 @@
 #include "sape2/io/model_file.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
 
-#include "io/in_quotes.h"
 #include "io/shape_text.h"
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ const std::string kConfigKey = "sape2_config";
 const std::string kVersion = "1";
 
 std::string name_of(const SafetensorsFile& file) {
-  return in_quotes(file.path().native());
+  return in_quotes(file.path());
 }
 
 bool is_own_key(const std::string& key) {

@@ -1,9 +1,8 @@
 #include "sape2/io/npz.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
-
-#include "io/in_quotes.h"
 
 #include <ATen/ATen.h>
 #include <zlib.h>
@@ -116,7 +115,7 @@ Record& describe(Record& record, const Entry& entry) {
 
 void write_npz(const std::filesystem::path& path, const NamedTensors& tensors) {
   if (tensors.size() > kMostEntries) {
-    throw Error("cannot write " + in_quotes(path.native()) + ": a ZIP file holds at most " +
+    throw Error("cannot write " + in_quotes(path) + ": a ZIP file holds at most " +
                 std::to_string(kMostEntries) + " arrays");
   }
   AtomicFile file(path);
@@ -125,7 +124,7 @@ void write_npz(const std::filesystem::path& path, const NamedTensors& tensors) {
   const auto write = [&](std::string_view bytes) {
     offset += bytes.size();
     if (offset > kLargestZip) {
-      throw Error("cannot write " + in_quotes(path.native()) +
+      throw Error("cannot write " + in_quotes(path) +
                   ": it would be larger than 4 GiB; write safetensors instead");
     }
     file.write(bytes);

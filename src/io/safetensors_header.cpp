@@ -1,8 +1,7 @@
 #include "io/safetensors_header.h"
 
 #include "sape2/error.h"
-
-#include "io/in_quotes.h"
+#include "sape2/in_quotes.h"
 
 #include <nlohmann/json.hpp>
 

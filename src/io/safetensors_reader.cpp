@@ -1,7 +1,7 @@
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/safetensors.h"
 
-#include "io/in_quotes.h"
 #include "io/mapped_file.h"
 #include "io/safetensors_header.h"
 #include "io/shape_text.h"
@@ -131,8 +131,7 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
 
 const TensorView& SafetensorsFile::at(std::string_view name) const {
   const TensorView* tensor = find(name);
-  if (tensor == nullptr)
-    throw Error(in_quotes(path_.native()) + " has no tensor " + in_quotes(name));
+  if (tensor == nullptr) throw Error(in_quotes(path_) + " has no tensor " + in_quotes(name));
   return *tensor;
 }
 

@@ -1,8 +1,8 @@
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 #include "sape2/io/safetensors.h"
 
-#include "io/in_quotes.h"
 #include "io/safetensors_header.h"
 
 #include <nlohmann/json.hpp>

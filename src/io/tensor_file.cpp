@@ -1,8 +1,7 @@
 #include "sape2/io/tensor_file.h"
 
 #include "sape2/error.h"
-
-#include "io/in_quotes.h"
+#include "sape2/in_quotes.h"
 
 #include <ATen/ATen.h>
 
@@ -66,9 +65,8 @@ at::Tensor plain_copy(const std::string& name, const at::Tensor& tensor) {
 at::Tensor to_tensor(const SafetensorsFile& file, const TensorView& view) {
   const auto type = scalar_type(view.dtype);
   if (!type) {
-    throw Error(in_quotes(file.path().native()) + ": tensor " + in_quotes(view.name) +
-                " has the dtype " + std::string(dtype_name(view.dtype)) +
-                ", which LibTorch does not compute with");
+    throw Error(in_quotes(file.path()) + ": tensor " + in_quotes(view.name) + " has the dtype " +
+                std::string(dtype_name(view.dtype)) + ", which LibTorch does not compute with");
   }
   if (view.bytes.empty()) return at::empty(view.shape, *type);
   // The mapping is copy-on-write, so writing to it is allowed.

@@ -1,6 +1,7 @@
 #include "sape2/nn/encoding_spec.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/nearest_name.h"
 

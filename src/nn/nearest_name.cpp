@@ -1,12 +1,12 @@
 #include "sape2/nn/nearest_name.h"
 
+#include "sape2/in_quotes.h"
+
 #include <algorithm>
 #include <cctype>
 
 namespace sape2::nn {
 namespace {
-
-constexpr size_t kLongestShown = 120;
 
 char lower(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -56,14 +56,6 @@ std::string name_advice(std::string_view written, const std::vector<std::string>
   std::string list;
   for (const std::string& name : valid) list += (list.empty() ? "" : ", ") + name;
   return "valid are " + list;
-}
-
-std::string in_quotes(std::string_view text) {
-  std::string shown = "\"";
-  for (char c : text.substr(0, kLongestShown)) {
-    shown += std::iscntrl(static_cast<unsigned char>(c)) ? '?' : c;
-  }
-  return shown + (text.size() > kLongestShown ? "…\"" : "\"");
 }
 
 }  // namespace sape2::nn

@@ -1,6 +1,7 @@
 #include "sape2/nn/vit_config.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 
 #include <cmath>

@@ -1,8 +1,12 @@
 #pragma once
 
 #include "ops/internal_ops.h"
+#include "ops/reference_guard.h"
+#include "ops/sizes.h"
 
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
 
 /// Gradients for the internal operators: one autograd function for all kinds of arguments.
 namespace sape2::ops {
@@ -75,6 +79,10 @@ class Differentiable : public torch::autograd::Function<Differentiable<Arguments
       if (tensors[index]->requires_grad()) wanted |= int64_t{1} << index;
     }
     const Tensors outputs(saved.begin() + given, saved.end());
+    // On a GPU another thread goes back than the one that came forward.
+    std::optional<ReferenceGuard> guard;
+    if (settings->reference) guard.emplace();
+    if (!is_traced(outputs[0])) wanted |= BackwardInputs::kMayShare;
     auto gradients = once_only(saved, grads, [&] {
       return Dispatched::backward({grads, outputs, wanted}, arguments);
     });
@@ -101,6 +109,7 @@ class Differentiable : public torch::autograd::Function<Differentiable<Arguments
     Arguments arguments;
     std::vector<bool> is_given;
     size_t outputs;
+    bool reference = reference_only();
   };
 };
 

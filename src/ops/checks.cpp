@@ -1,5 +1,7 @@
 #include "ops/checks.h"
 
+#include "ops/sizes.h"
+
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
@@ -10,7 +12,7 @@ namespace {
 std::string shown(const char* name, const at::Tensor& tensor) {
   std::string text = std::string(name) + " [";
   for (int64_t axis = 0; axis < tensor.dim(); ++axis)
-    text += (axis ? ", " : "") + std::to_string(tensor.size(axis));
+    text += (axis ? ", " : "") + std::to_string(size_of(tensor, axis));
   return text + "]";
 }
 
@@ -34,8 +36,8 @@ void check_q(const char* op, const at::Tensor& q) {
   TORCH_CHECK_VALUE(q.dim() == 4, op, ": ", shown("q", q), " has ", q.dim(),
                     " axes; [images, heads, tokens, head size] was expected");
   check_type(op, "q", q);
-  TORCH_CHECK_VALUE(q.size(1) > 0 && q.size(2) > 0 && q.size(3) > 0, op, ": ", shown("q", q),
-                    " has an empty axis; only the number of images may be 0");
+  TORCH_CHECK_VALUE(size_of(q, 1) > 0 && size_of(q, 2) > 0 && size_of(q, 3) > 0, op, ": ",
+                    shown("q", q), " has an empty axis; only the number of images may be 0");
 }
 
 void check_same_device(const char* op, const char* name, const at::Tensor& tensor,
@@ -46,7 +48,7 @@ void check_same_device(const char* op, const char* name, const at::Tensor& tenso
 
 void check_like_q(const char* op, const char* name, const at::Tensor& tensor, const at::Tensor& q) {
   check_defined(op, name, tensor);
-  TORCH_CHECK_VALUE(tensor.sizes() == q.sizes(), op, ": ", shown(name, tensor),
+  TORCH_CHECK_VALUE(tensor.sym_sizes() == q.sym_sizes(), op, ": ", shown(name, tensor),
                     " differs in shape from ", shown("q", q), "; q, k and v must be alike");
   TORCH_CHECK_TYPE(tensor.scalar_type() == q.scalar_type(), op, ": ", name, " is ",
                    tensor.scalar_type(), " but q is ", q.scalar_type(),
@@ -68,10 +70,10 @@ void check_parameter_type(const char* op, const char* name, const at::Tensor& te
 void check_per_head(const char* op, const char* name, const at::Tensor& tensor,
                     const at::Tensor& q) {
   if (!tensor.defined()) return;
-  const bool fits = tensor.dim() == 0 || (tensor.dim() == 1 && tensor.size(0) == q.size(1));
+  const bool fits = tensor.dim() == 0 || (tensor.dim() == 1 && size_of(tensor, 0) == size_of(q, 1));
   TORCH_CHECK_VALUE(fits, op, ": ", shown(name, tensor),
-                    " is neither one number nor one for each of q's ", q.size(1),
-                    " heads; shape [] or [", q.size(1), "] was expected");
+                    " is neither one number nor one for each of q's ", size_of(q, 1),
+                    " heads; shape [] or [", size_of(q, 1), "] was expected");
   check_parameter_type(op, name, tensor, q);
 }
 
@@ -80,7 +82,7 @@ void check_grid(const char* op, const char* name, const at::Tensor& tokens, cons
   TORCH_CHECK_VALUE(grid.cols >= 1, op, ": cols is ", grid.cols, "; at least 1 was expected");
   TORCH_CHECK_VALUE(grid.prefix >= 0, op, ": prefix is ", grid.prefix,
                     "; the number of prefix tokens, 0 or more, was expected");
-  const int64_t tokens_there = tokens.size(2);
+  const int64_t tokens_there = size_of(tokens, 2);
   // Division instead of rows·cols, which a hostile value could overflow.
   const int64_t patches = tokens_there - grid.prefix;
   const bool fits = patches >= 1 && patches % grid.rows == 0 && patches / grid.rows == grid.cols;
@@ -113,16 +115,16 @@ void check_table(const char* op, const char* name, const at::Tensor& table,
                  const VectorArguments& a) {
   check_defined(op, name, table);
   const int64_t lead = a.has_both() ? 1 : 0;
-  const int64_t heads = a.q.size(1), head_size = a.q.size(3);
+  const int64_t heads = size_of(a.q, 1), head_size = size_of(a.q, 3);
   const bool shared = table.dim() == lead + 2;
-  const bool own = table.dim() == lead + 3 && table.size(lead) == heads;
-  const bool parts = lead == 0 || (table.dim() > 0 && table.size(0) == 2);
-  const bool fits = (shared || own) && parts && table.size(-1) == head_size;
+  const bool own = table.dim() == lead + 3 && size_of(table, lead) == heads;
+  const bool parts = lead == 0 || (table.dim() > 0 && size_of(table, 0) == 2);
+  const bool fits = (shared || own) && parts && size_of(table, -1) == head_size;
   const std::string two = lead ? "2, " : "";
   TORCH_CHECK_VALUE(fits, op, ": ", shown(name, table), " does not fit ", shown("q", a.q),
                     " in mode \"", a.mode, "\"; [", two, "M, ", head_size, "] or [", two, heads,
                     ", M, ", head_size, "] was expected");
-  check_table_rows(op, a.span, table.size(-2));
+  check_table_rows(op, a.span, size_of(table, -2));
   check_parameter_type(op, name, table, a.q);
 }
 
@@ -134,10 +136,11 @@ void check_scale(const char* op, double scale) {
 void check_vector(const char* op, const char* name, const at::Tensor& u, const at::Tensor& q,
                   const Grid& grid, int64_t length) {
   check_defined(op, name, u);
-  const bool fits = (u.dim() == 4 || (u.dim() == 5 && u.size(0) == 2)) && u.size(-4) == q.size(0) &&
-                    u.size(-3) == q.size(1) && u.size(-2) == grid.patches() && u.size(-1) == length;
+  const bool fits = (u.dim() == 4 || (u.dim() == 5 && size_of(u, 0) == 2)) &&
+                    u.sym_size(-4) == q.sym_size(0) && size_of(u, -3) == size_of(q, 1) &&
+                    size_of(u, -2) == grid.patches() && size_of(u, -1) == length;
   TORCH_CHECK_VALUE(fits, op, ": ", shown(name, u), " does not fit ", shown("q", q), "; [",
-                    q.size(0), ", ", q.size(1), ", ", grid.patches(), ", ", length,
+                    size_of(q, 0), ", ", size_of(q, 1), ", ", grid.patches(), ", ", length,
                     "], with or without a leading axis of 2, was expected");
   check_parameter_type(op, name, u, q);
 }
@@ -161,7 +164,7 @@ void check(const char* op, const VectorArguments& a) {
   check_choice(op, "span", a.span, {"suffix", "between"});
   check_table(op, "ex", a.ex, a);
   check_table(op, "ey", a.ey, a);
-  TORCH_CHECK_VALUE(a.ex.sizes() == a.ey.sizes(), op, ": ", shown("ex", a.ex), " and ",
+  TORCH_CHECK_VALUE(a.ex.sym_sizes() == a.ey.sym_sizes(), op, ": ", shown("ex", a.ex), " and ",
                     shown("ey", a.ey), " differ; tables of one shape were expected");
   TORCH_CHECK_TYPE(a.ex.scalar_type() == a.ey.scalar_type(), op, ": ex is ", a.ex.scalar_type(),
                    " but ey is ", a.ey.scalar_type(), "; tables of one type were expected");
@@ -201,9 +204,9 @@ void check(const char* op, const CopeArguments& a) {
   check_like_q(op, "v", a.v, a.q);
   check_scale(op, a.scale);
   check_defined(op, "e", a.e);
-  TORCH_CHECK_VALUE(a.e.dim() == 2 && a.e.size(1) == a.q.size(3) && a.e.size(0) >= 1, op, ": ",
-                    shown("e", a.e), " does not fit ", shown("q", a.q), "; [M, ", a.q.size(3),
-                    "] with M of at least 1 was expected");
+  TORCH_CHECK_VALUE(a.e.dim() == 2 && size_of(a.e, 1) == size_of(a.q, 3) && size_of(a.e, 0) >= 1,
+                    op, ": ", shown("e", a.e), " does not fit ", shown("q", a.q), "; [M, ",
+                    size_of(a.q, 3), "] with M of at least 1 was expected");
   check_parameter_type(op, "e", a.e, a.q);
 }
 
@@ -212,16 +215,17 @@ void check_rotary(const char* op, const at::Tensor& x, const Grid& grid, int64_t
   TORCH_CHECK_VALUE(x.dim() == 4, op, ": ", shown("x", x), " has ", x.dim(),
                     " axes; [images, heads, tokens, head size] was expected");
   check_type(op, "x", x);
-  TORCH_CHECK_VALUE(x.size(3) > 0 && x.size(3) % divisor == 0, op, ": ", shown("x", x),
-                    " has head size ", x.size(3), "; a multiple of ", divisor, " was expected");
+  TORCH_CHECK_VALUE(size_of(x, 3) > 0 && size_of(x, 3) % divisor == 0, op, ": ", shown("x", x),
+                    " has head size ", size_of(x, 3), "; a multiple of ", divisor, " was expected");
   check_grid(op, "x", x, grid);
 }
 
 void check_frequencies(const char* op, const char* name, const at::Tensor& f, const at::Tensor& x) {
   check_defined(op, name, f);
-  TORCH_CHECK_VALUE(f.dim() == 2 && f.size(0) == x.size(1) && f.size(1) == x.size(3) / 2, op, ": ",
-                    shown(name, f), " does not fit ", shown("x", x), "; [", x.size(1), ", ",
-                    x.size(3) / 2, "] was expected");
+  TORCH_CHECK_VALUE(
+      f.dim() == 2 && size_of(f, 0) == size_of(x, 1) && size_of(f, 1) == size_of(x, 3) / 2, op,
+      ": ", shown(name, f), " does not fit ", shown("x", x), "; [", size_of(x, 1), ", ",
+      size_of(x, 3) / 2, "] was expected");
   check_parameter_type(op, name, f, x);
 }
 

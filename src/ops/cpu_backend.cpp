@@ -89,7 +89,7 @@ struct Saved {
 /// The first three gradients of every attention: dq, dk, dv.
 struct QkvGradients {
   QkvGradients(const BackwardInputs& in, const Inputs& inputs) {
-    auto all = empty_like_heads(inputs.q, inputs.k, inputs.v);
+    auto all = empty_like_heads(inputs.q, inputs.k, inputs.v, in.may_share());
     if (in.wants(0)) dq = all[0];
     if (in.wants(1)) dk = all[1];
     if (in.wants(2)) dv = all[2];

@@ -31,7 +31,12 @@ struct BackwardInputs {
   TensorList outputs;  ///< all of them: out and softmax; ux and uy; or the bias
   int64_t wanted;      ///< bit i: the gradient of the i-th of `tensors()` is asked for
 
+  /// A bit of `wanted`: dq, dk and dv may be parts of one new tensor. Compiled graphs must be able
+  /// to take each result for a tensor of its own.
+  static constexpr int64_t kMayShare = int64_t{1} << 62;
+
   bool wants(size_t index) const { return (wanted >> index) & 1; }
+  bool may_share() const { return (wanted & kMayShare) != 0; }
 };
 
 /// The kernels of one back end in the form their schemas ask for. A back end has `forward(a)`,

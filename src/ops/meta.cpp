@@ -2,6 +2,7 @@
 #include "ops/checks.h"
 #include "ops/internal_ops.h"
 #include "ops/packed_heads.h"
+#include "ops/sizes.h"
 
 #include <ATen/ATen.h>
 
@@ -15,7 +16,8 @@ constexpr bool kIsAttention =
 struct MetaBackend {
   static Tensors out_and_softmax(const Tensor& q) {
     const auto wide = q.options().dtype(compute_type(q));
-    return {empty_output(q), at::empty({q.size(0), q.size(1), q.size(2), 2}, wide)};
+    const auto sizes = q.sym_sizes();
+    return {empty_output(q), at::empty_symint({sizes[0], sizes[1], sizes[2], 2}, wide)};
   }
   static Tensors forward(const BiasedArguments& a) { return out_and_softmax(a.q); }
   static Tensors forward(const Sape2Arguments& a) { return out_and_softmax(a.vectors.q); }
@@ -23,16 +25,17 @@ struct MetaBackend {
 
   static Tensors forward(const VectorArguments& a) {
     const auto vectors = [&](int64_t length) {
-      std::vector<int64_t> shape = {a.q.size(0), a.q.size(1), a.grid.patches(), length};
+      std::vector<c10::SymInt> shape = {a.q.sym_size(0), a.q.sym_size(1), a.grid.patches(), length};
       if (a.has_both()) shape.insert(shape.begin(), 2);
-      return at::empty(shape, a.q.options());
+      return at::empty_symint(shape, a.q.options());
     };
     return {vectors(a.grid.cols), vectors(a.grid.rows)};
   }
 
   static Tensors forward(const BiasArguments& a) {
     const int64_t tokens = a.grid.tokens();
-    return {at::empty({a.ux.size(-4), a.ux.size(-3), tokens, tokens}, a.ux.options())};
+    return {
+        at::empty_symint({a.ux.sym_size(-4), a.ux.sym_size(-3), tokens, tokens}, a.ux.options())};
   }
 
   template <class Arguments>
@@ -44,7 +47,7 @@ struct MetaBackend {
       all.push_back(tensor->defined() ? at::empty_like(*tensor, at::MemoryFormat::Contiguous)
                                       : Tensor());
     if constexpr (kIsAttention<Arguments>) {
-      const auto heads = empty_like_heads(*tensors[0], *tensors[1], *tensors[2]);
+      const auto heads = empty_like_heads(*tensors[0], *tensors[1], *tensors[2], in.may_share());
       std::copy(heads.begin(), heads.end(), all.begin());
     }
     Tensors gradients;

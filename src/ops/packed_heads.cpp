@@ -1,5 +1,7 @@
 #include "ops/packed_heads.h"
 
+#include "ops/sizes.h"
+
 namespace sape2::ops {
 
 bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -28,19 +30,23 @@ at::Tensor packed_whole(const at::Tensor& q) {
 }
 
 at::Tensor empty_output(const at::Tensor& q) {
-  const bool by_token = q.stride(3) == 1 && q.stride(1) >= q.size(3) && q.stride(1) < q.stride(2);
-  if (!by_token) return at::empty(q.sizes(), q.options());
-  return at::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, q.options()).transpose(1, 2);
+  const int64_t head_stride = stride_of(q, 1);
+  const bool by_token =
+      stride_of(q, 3) == 1 && head_stride >= size_of(q, 3) && head_stride < stride_of(q, 2);
+  const auto sizes = q.sym_sizes();
+  if (!by_token) return at::empty_symint(sizes, q.options());
+  return at::empty_symint({sizes[0], sizes[2], sizes[1], sizes[3]}, q.options()).transpose(1, 2);
 }
 
 std::array<at::Tensor, 3> empty_like_heads(const at::Tensor& q, const at::Tensor& k,
-                                           const at::Tensor& v) {
-  if (are_packed(q, k, v)) {
+                                           const at::Tensor& v, bool may_share) {
+  if (may_share && are_packed(q, k, v)) {
     return thirds(at::empty({q.size(0), q.size(2), 3 * q.size(1) * q.size(3)}, q.options()),
                   q.size(1));
   }
-  return {at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
-          at::empty(v.sizes(), v.options())};
+  return {at::empty_symint(q.sym_sizes(), q.options()),
+          at::empty_symint(k.sym_sizes(), k.options()),
+          at::empty_symint(v.sym_sizes(), v.options())};
 }
 
 }  // namespace sape2::ops

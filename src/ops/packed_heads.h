@@ -20,8 +20,9 @@ at::Tensor packed_whole(const at::Tensor& q);
 /// them so, otherwise contiguous.
 at::Tensor empty_output(const at::Tensor& q);
 
-/// Three new tensors laid out as q, k and v are: packed where they are, otherwise contiguous.
+/// Three new tensors laid out as q, k and v are: packed where they are and new tensors may share
+/// memory, otherwise contiguous.
 std::array<at::Tensor, 3> empty_like_heads(const at::Tensor& q, const at::Tensor& k,
-                                           const at::Tensor& v);
+                                           const at::Tensor& v, bool may_share);
 
 }  // namespace sape2::ops

@@ -1,6 +1,7 @@
 #include "ops/reference_backend.h"
 
 #include "ops/checks.h"
+#include "ops/packed_heads.h"
 #include "ops/reference/reference.h"
 
 #include <ATen/ATen.h>
@@ -9,25 +10,28 @@
 namespace sape2::ops {
 namespace {
 
-Tensors list(const AttentionResult& result) {
-  return {result.out, result.softmax};
+/// Laid out as the fused kernels do it, which is what Meta tensors promise.
+Tensors list(const Tensor& q, const AttentionResult& result) {
+  const Tensor out = empty_output(q);
+  return {out.strides() == result.out.strides() ? result.out : out.copy_(result.out),
+          result.softmax};
 }
 
 }  // namespace
 
 Tensors ReferenceBackend::forward(const BiasedArguments& a) {
-  return list(reference::attention(a));
+  return list(a.q, reference::attention(a));
 }
 Tensors ReferenceBackend::forward(const Sape2Arguments& a) {
-  return list(reference::attention(a));
+  return list(a.vectors.q, reference::attention(a));
 }
 Tensors ReferenceBackend::forward(const CopeArguments& a) {
-  return list(reference::attention(a));
+  return list(a.q, reference::attention(a));
 }
 
 Tensors ReferenceBackend::forward(const VectorArguments& a) {
   const auto [ux, uy] = reference::vectors(a);
-  return {ux.to(a.q.scalar_type()), uy.to(a.q.scalar_type())};
+  return {ux.to(a.q.scalar_type()).contiguous(), uy.to(a.q.scalar_type()).contiguous()};
 }
 
 Tensors ReferenceBackend::forward(const BiasArguments& a) {
@@ -39,7 +43,9 @@ Tensors ReferenceBackend::autograd_of(const Tensors& outputs, const Tensors& lea
   auto gradients = torch::autograd::grad(outputs, leaves, grads.vec(), /*retain_graph=*/false,
                                          /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t index = 0; index < leaves.size(); ++index)
-    if (!gradients[index].defined()) gradients[index] = at::zeros_like(leaves[index]);
+    gradients[index] = gradients[index].defined()
+                           ? gradients[index].contiguous()
+                           : at::zeros(leaves[index].sizes(), leaves[index].options());
   return gradients;
 }
 

@@ -1,5 +1,6 @@
 #include "ops/checks.h"
 #include "ops/public_ops.h"
+#include "ops/sizes.h"
 
 #include <ATen/ATen.h>
 
@@ -25,7 +26,7 @@ std::pair<Tensor, Tensor> coordinates(const Grid& grid, const Tensor& like) {
 /// Turns adjacent channels (a, b) of the patches of x by `angles` (…, patches, d/2):
 /// (a cos − b sin, a sin + b cos). Prefix tokens pass unturned.
 Tensor rotated(const Tensor& x, const Tensor& angles, int64_t prefix) {
-  const auto patches = x.narrow(2, prefix, x.size(2) - prefix).to(compute_type(x));
+  const auto patches = x.narrow(2, prefix, size_of(x, 2) - prefix).to(compute_type(x));
   const auto pairs = patches.unflatten(-1, {-1, 2});
   const auto a = pairs.select(-1, 0), b = pairs.select(-1, 1);
   const auto cos = at::cos(angles), sin = at::sin(angles);
@@ -38,17 +39,17 @@ Tensor rotated(const Tensor& x, const Tensor& angles, int64_t prefix) {
 
 Tensor rope(const Tensor& x, int64_t prefix) {
   // One row of patches: the raster index is the column.
-  const Grid grid{1, x.dim() == 4 ? x.size(2) - prefix : 0, prefix};
+  const Grid grid{1, x.dim() == 4 ? size_of(x, 2) - prefix : 0, prefix};
   check_rotary("rope", x, grid, 2);
   const auto index = coordinates(grid, x).first;
-  return rotated(x, index * frequencies(10000, x.size(3) / 2, x), prefix);
+  return rotated(x, index * frequencies(10000, size_of(x, 3) / 2, x), prefix);
 }
 
 Tensor rope2d(const Tensor& x, int64_t rows, int64_t cols, int64_t prefix) {
   const Grid grid{rows, cols, prefix};
   check_rotary("rope2d", x, grid, 4);
   const auto [column, row] = coordinates(grid, x);
-  const auto theta = frequencies(100, x.size(3) / 4, x);
+  const auto theta = frequencies(100, size_of(x, 3) / 4, x);
   return rotated(x, at::cat({column * theta, row * theta}, 1), prefix);
 }
 

@@ -75,7 +75,7 @@ class RotaryAttention : public torch::autograd::Function<RotaryAttention> {
     const Tensors outputs{saved[3], saved[4]};
     const bool mixed = angles == Angles::mixed;
     auto gradients = once_only(saved, grads, [&] {
-      auto d = Dispatched::backward({grads, outputs, /*wanted=*/0b111},
+      auto d = Dispatched::backward({grads, outputs, /*wanted=*/0b111 | BackwardInputs::kMayShare},
                                     plain(saved[0], saved[1], saved[2]));
       const Rotation rotation =
           mixed ? Rotation{angles, saved[5], saved[6]} : Rotation{angles, {}, {}};

@@ -64,7 +64,7 @@ TORCH_LIBRARY(sape2, m) {
       &public_ops::rope2d_mixed);
 
   // Forward kernels return all outputs. Backward kernels return the gradients of the wanted tensors
-  // (bit i of `wanted`: the i-th tensor of the arguments), in order.
+  // (bit i of `wanted`: the i-th tensor of the arguments), in order; see BackwardInputs.
   const auto define = [&](const std::string& name, const std::string& arguments,
                           const std::string& outputs) {
     m.def((name + "_forward(" + arguments + ") -> " + outputs).c_str());

@@ -1,7 +1,7 @@
 #include "serve/api.h"
 
 #include "sape2/explain/patch_choice.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/vit.h"
 #include "sape2/version.h"
 
@@ -58,7 +58,7 @@ std::int64_t whole_number(const std::string& name, std::string_view text, std::i
     return value;
   }
   throw Error(fmt::format("\"{}\" is {}, expected a whole number from {} to {}", name,
-                          nn::in_quotes(text), least, most));
+                          in_quotes(text), least, most));
 }
 
 // `mean` or nothing, or a number from 1.
@@ -213,8 +213,7 @@ explain::Picture Api::picture_named(const std::string& name) {
   }
   const auto kept = uploads_.find(name);
   if (!kept) {
-    throw NotFound("the image " + nn::in_quotes(name) +
-                   " is not kept here any more; drop it again");
+    throw NotFound("the image " + in_quotes(name) + " is not kept here any more; drop it again");
   }
   return {.name = "your image", .image = *kept, .label = ""};
 }
@@ -348,7 +347,7 @@ Answer Api::figure(const Query& query) {
   const std::string* format = value_of(query, "format");
   const std::string ending = format == nullptr ? "png" : *format;
   if (ending != "png" && ending != "svg" && ending != "pdf") {
-    throw Error("\"format\" is " + nn::in_quotes(ending) + ", expected png, svg or pdf");
+    throw Error("\"format\" is " + in_quotes(ending) + ", expected png, svg or pdf");
   }
   const std::string* colours = value_of(query, "colours");
   const explain::DrawOptions draw{.palette = colours == nullptr ? explain::Palette::green

@@ -5,7 +5,7 @@
 
 #if SAPE2_HAVE_SERVER
 
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 
 #include "serve/api.h"
 #include "serve/connection.h"
@@ -229,7 +229,7 @@ Server::Server(ServerOptions options) {
     throw Error(fmt::format(
         "cannot listen on {} port {}: it is in use, not allowed, or no address of this machine; "
         "choose another with --port or --host",
-        nn::in_quotes(given.host), given.port));
+        in_quotes(given.host), given.port));
   }
 }
 

@@ -1,5 +1,5 @@
 #include "sape2/error.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 #include "sape2/study/comparison.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ const std::vector<PaperRow>& table2() {
 const std::vector<PaperRow>& table_named(const std::string& table) {
   if (table == "table1") return table1();
   if (table == "table2") return table2();
-  throw Error("the paper's table " + nn::in_quotes(table) +
+  throw Error("the paper's table " + in_quotes(table) +
               " is not known; valid are table1 and table2");
 }
 
@@ -49,7 +49,7 @@ std::vector<ComparisonRow> listed_rows(std::string_view encodings) {
   std::vector<ComparisonRow> rows;
   for (const nn::EncodingSpec& spec : nn::parse_encoding_list(encodings)) {
     if (std::ranges::find(rows, spec, &ComparisonRow::encoding) != rows.end()) {
-      throw Error("the encoding " + nn::in_quotes(spec.to_string()) +
+      throw Error("the encoding " + in_quotes(spec.to_string()) +
                   " is listed twice; name each one once");
     }
     rows.push_back({spec});

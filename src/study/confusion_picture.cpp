@@ -5,8 +5,8 @@
 
 #if SAPE2_HAVE_DRAWING
 
+#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
-#include "sape2/nn/nearest_name.h"
 
 #include <cairo.h>
 #include <fmt/format.h>
@@ -82,7 +82,7 @@ class ConfusionPicture {
     io::AtomicFile file(path);
     const auto status = cairo_surface_write_to_png_stream(surface_.get(), pass_on, &file);
     if (status != CAIRO_STATUS_SUCCESS) {
-      throw Error("cannot write the picture " + nn::in_quotes(path.native()) + ": " +
+      throw Error("cannot write the picture " + in_quotes(path) + ": " +
                   cairo_status_to_string(status));
     }
     file.commit();

@@ -1,7 +1,7 @@
 #include "train/append_file.h"
 
 #include "sape2/error.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ void AppendFile::sync() {
 
 void AppendFile::fail(int error) const {
   const bool full = error == ENOSPC || error == EDQUOT;
-  throw Error("cannot write " + nn::in_quotes(path_.native()) + ": " +
+  throw Error("cannot write " + in_quotes(path_) + ": " +
               (full ? "the disk is full" : std::generic_category().message(error)));
 }
 

@@ -1,7 +1,7 @@
 #include "train/checkpoint.h"
 
 #include "sape2/error.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 
 #include "train/crc32c.h"
 
@@ -17,8 +17,6 @@ namespace sape2::train {
 namespace {
 
 namespace fs = std::filesystem;
-using nn::in_quotes;
-
 const std::string kFormatKey = "sape2_checkpoint";
 const std::string kFormat = "1";
 const std::string kRunKey = "run";
@@ -147,7 +145,7 @@ Progress read_checkpoint(const fs::path& path, const io::NamedTensors& tensors,
     for (auto& [name, tensor] : tensors) tensor.copy_(io::to_tensor(file, file.at(name)));
     return progress;
   } catch (const Error& error) {
-    throw Error("checkpoint " + in_quotes(path.native()) + " is refused: " + error.what());
+    throw Error("checkpoint " + in_quotes(path) + " is refused: " + error.what());
   }
 }
 

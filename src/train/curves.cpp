@@ -5,8 +5,8 @@
 #if SAPE2_HAVE_DRAWING
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
-#include "sape2/nn/nearest_name.h"
 
 #include <cairo.h>
 #include <fmt/format.h>
@@ -154,8 +154,7 @@ void Picture::write(const std::filesystem::path& path) {
   const cairo_status_t status = cairo_surface_write_to_png_stream(surface_.get(), pass_on, &sink);
   if (sink.failure) std::rethrow_exception(sink.failure);
   if (status != CAIRO_STATUS_SUCCESS) {
-    throw Error("cannot draw " + nn::in_quotes(path.native()) + ": " +
-                cairo_status_to_string(status));
+    throw Error("cannot draw " + in_quotes(path) + ": " + cairo_status_to_string(status));
   }
   file.commit();
 }

@@ -1,7 +1,7 @@
 #include "sape2/train/device.h"
 
 #include "sape2/error.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 
 #include <ATen/ATen.h>
 #include <torch/version.h>
@@ -34,17 +34,17 @@ c10::Device device_named(const std::string& name) {
   const bool digits = !index.empty() && index.size() <= 2 &&
                       std::ranges::all_of(index, [](unsigned char c) { return std::isdigit(c); });
   if (!digits || !name.starts_with("cuda") || (name != "cuda" && name[4] != ':')) {
-    throw Error("device " + nn::in_quotes(name) + " is not known; valid are cpu, cuda and cuda:N");
+    throw Error("device " + in_quotes(name) + " is not known; valid are cpu, cuda and cuda:N");
   }
   if (!at::hasCUDA()) {
-    throw Error("device is " + nn::in_quotes(name) +
+    throw Error("device is " + in_quotes(name) +
                 ", but LibTorch finds no CUDA GPU here; use --device cpu");
   }
   const c10::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(std::stoi(index)));
   try {
     at::empty({1}, at::device(device));
   } catch (const c10::Error&) {
-    throw Error("device is " + nn::in_quotes(name) + ", but there is no GPU of that number");
+    throw Error("device is " + in_quotes(name) + ", but there is no GPU of that number");
   }
   compute_deterministically();
   return device;

@@ -2,7 +2,7 @@
 
 #include "sape2/data/dataset.h"
 #include "sape2/error.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/vit.h"
 
 #include <ATen/ATen.h>
@@ -40,7 +40,7 @@ void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset) {
     throw Error(
         fmt::format("the model was not trained on the classes of {}: where it has {}, the "
                     "data set has {}",
-                    dataset.name, nn::in_quotes(*differs.in1), nn::in_quotes(*differs.in2)));
+                    dataset.name, in_quotes(*differs.in1), in_quotes(*differs.in2)));
   }
 }
 

@@ -1,8 +1,8 @@
 #include "train/initial_weights.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/tensor_file.h"
-#include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ std::vector<std::string> start_from(nn::ViT& model, const std::filesystem::path&
     parameter.copy_(io::to_tensor(file, *view));
   }
   if (left_out.size() == parameters.size()) {
-    throw Error(nn::in_quotes(path.native()) +
+    throw Error(in_quotes(path) +
                 " has no tensor with a name and shape of this model, so it cannot start from it");
   }
   return left_out;

@@ -1,6 +1,7 @@
 #include "sape2/train/recipe_fields.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 
 #include <fmt/format.h>
@@ -12,8 +13,6 @@
 
 namespace sape2::train {
 namespace {
-
-using nn::in_quotes;
 
 constexpr double kMostEpochs = 1e6;
 constexpr double kMostSteps = 1e9;

@@ -1,4 +1,5 @@
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/train/recipe.h"
 #include "sape2/train/recipe_fields.h"
@@ -14,8 +15,6 @@
 namespace sape2::train {
 namespace fs = std::filesystem;
 namespace {
-
-using nn::in_quotes;
 
 constexpr std::uintmax_t kLargestFile = 1 << 20;
 // A program in the build tree lies at most this many folders below the source tree.
@@ -46,16 +45,16 @@ std::string read_text(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
   if (error) {
-    throw Error("cannot read the recipe " + in_quotes(file.native()) + ": " + error.message());
+    throw Error("cannot read the recipe " + in_quotes(file) + ": " + error.message());
   }
   if (size > kLargestFile) {
-    throw Error("the recipe " + in_quotes(file.native()) + " has " + std::to_string(size) +
+    throw Error("the recipe " + in_quotes(file) + " has " + std::to_string(size) +
                 " bytes, too many for a recipe");
   }
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
-  if (!stream) throw Error("cannot read the recipe " + in_quotes(file.native()));
+  if (!stream) throw Error("cannot read the recipe " + in_quotes(file));
   return text.str();
 }
 

@@ -1,6 +1,7 @@
 #include "sape2/train/run_config.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/train/recipe_fields.h"
 #include "sape2/version.h"
@@ -14,8 +15,6 @@ namespace sape2::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using nn::in_quotes;
-
 constexpr int kFormat = 1;
 constexpr int kDeepestNesting = 8;
 

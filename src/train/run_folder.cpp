@@ -1,8 +1,8 @@
 #include "sape2/train/run_folder.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
-#include "sape2/nn/nearest_name.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,8 +18,6 @@ namespace sape2::train {
 namespace fs = std::filesystem;
 namespace {
 
-using nn::in_quotes;
-
 constexpr std::size_t kCheckpointsKept = 2;
 constexpr std::string_view kConfigName = "config.json";
 constexpr std::string_view kCheckpointsName = "checkpoints";
@@ -28,14 +26,14 @@ void make_folder(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) {
-    throw Error("cannot make the folder " + in_quotes(path.native()) + ": " + error.message());
+    throw Error("cannot make the folder " + in_quotes(path) + ": " + error.message());
   }
 }
 
 std::shared_ptr<const int> lock_folder(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
-    throw Error("cannot open the folder " + in_quotes(path.native()) + ": " +
+    throw Error("cannot open the folder " + in_quotes(path) + ": " +
                 std::generic_category().message(errno));
   }
   std::shared_ptr<const int> lock(new int(descriptor), [](const int* held) {
@@ -43,8 +41,7 @@ std::shared_ptr<const int> lock_folder(const fs::path& path) {
     delete held;
   });
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error("another process is training in " + in_quotes(path.native()) +
-                "; wait for it, or end it");
+    throw Error("another process is training in " + in_quotes(path) + "; wait for it, or end it");
   }
   return lock;
 }
@@ -68,8 +65,8 @@ RunFolder RunFolder::create(const fs::path& path, const RunConfig& config) {
   make_folder(path);
   auto lock = lock_folder(path);
   if (fs::exists(path / kConfigName)) {
-    throw Error(in_quotes(path.native()) + " holds a run already; go on with `--resume " +
-                path.native() + "`, or choose another folder with --out");
+    throw Error(in_quotes(path) + " holds a run already; go on with `--resume " + path.native() +
+                "`, or choose another folder with --out");
   }
   make_folder(path / kCheckpointsName);
   remove_leftovers(path);
@@ -83,7 +80,7 @@ RunFolder RunFolder::open(const fs::path& path) {
   const fs::path config_file = path / kConfigName;
   std::ifstream stream(config_file, std::ios::binary);
   if (!stream) {
-    throw Error(in_quotes(path.native()) + " is not the folder of a run: it has no readable " +
+    throw Error(in_quotes(path) + " is not the folder of a run: it has no readable " +
                 std::string(kConfigName));
   }
   std::ostringstream text;

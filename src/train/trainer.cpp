@@ -2,9 +2,9 @@
 
 #include "sape2/data/dataset.h"
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 #include "sape2/io/model_file.h"
-#include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/device.h"
 #include "sape2/train/evaluate.h"
@@ -28,7 +28,6 @@ namespace sape2::train {
 namespace {
 
 namespace fs = std::filesystem;
-using nn::in_quotes;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -171,7 +170,7 @@ void Trainer::State::restore() {
     throw Error(
         fmt::format("none of the checkpoints in {} can be used; begin anew in another "
                     "folder with --out",
-                    in_quotes(folder.path().native())));
+                    in_quotes(folder.path())));
   }
   saving([&] { history = cut_log(folder.log(), progress.step); });
 }

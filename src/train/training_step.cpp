@@ -104,9 +104,9 @@ void TrainingStep::place(at::Tensor& home, const at::Tensor& value) {
     return;
   }
   if (!home.defined() || home.sizes() != value.sizes()) {
-    home = at::empty(value.sizes(), value.options().device(device));
     // Another batch size is another step to record.
-    runner_ = make_step_runner(device);
+    if (home.defined()) runner_ = make_step_runner(device);
+    home = at::empty(value.sizes(), value.options().device(device));
   }
   home.copy_(value.is_cpu() ? value.pin_memory() : value, /*non_blocking=*/true);
 }

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
 namespace sape2::testing {
 namespace {
@@ -47,6 +48,26 @@ at::Tensor relative_vectors(const at::Tensor& patches, const at::Tensor& table,
       result.select(2, i).select(2, n).copy_(products.select(2, i).select(2, origin + n - own));
     }
   return result;
+}
+
+TEST(Properties, WhatCameForwardByTheFormulaGoesBackByIt) {
+  at::manual_seed(10);
+  const ops::Grid grid{7, 6, 1};
+  const Inputs in(grid, 8, 8, at::kFloat);
+  const auto dout = random(in.q.sizes(), at::kFloat);
+  enum class Guarded { nothing, forward, all };
+  const auto gradient_of_q = [&](Guarded guarded) {
+    const auto q = in.q.detach().requires_grad_();
+    auto guard = std::make_unique<ops::ReferenceGuard>();
+    if (guarded == Guarded::nothing) guard.reset();
+    const auto out = ops::sape2_attention(q, in.k, in.v, in.ex, in.ey, grid);
+    if (guarded == Guarded::forward) guard.reset();
+    out.backward(dout);
+    return q.grad();
+  };
+  const auto by_formula = gradient_of_q(Guarded::all);
+  EXPECT_TRUE(gradient_of_q(Guarded::forward).equal(by_formula));
+  EXPECT_FALSE(gradient_of_q(Guarded::nothing).equal(by_formula));  // rounded otherwise
 }
 
 TEST(Properties, OpenGatesBetweenDirectIsDecomposedRelativePosition) {

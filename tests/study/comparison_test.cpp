@@ -4,7 +4,6 @@
 
 #include "io/scratch_folder.h"
 
-#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -42,11 +41,12 @@ Comparison compare(ComparisonPlan plan, const fs::path& folder, ComparisonObserv
 
 class Counter : public ComparisonObserver {
  public:
-  void run_begins(const ComparisonRun& run) override {
-    total_ = run.total;
-    reused_ += run.reused;
+  void run_begins(const nn::EncodingSpec&, std::uint64_t, std::int64_t, std::int64_t total,
+                  bool reused) override {
+    total_ = total;
+    reused_ += reused;
   }
-  void step_done(const ComparisonRun&, const train::StepReport&) override { ++steps_; }
+  void step_done(const train::StepReport&) override { ++steps_; }
 
   std::int64_t total_ = 0, reused_ = 0, steps_ = 0;
 };
@@ -110,43 +110,6 @@ TEST(Comparison, GoesOnWhereItWasCutOff) {
   for (const char* run : {"ape/seed-0", "sape2-rel-k.gates=open/seed-0", "ape/seed-1"}) {
     const auto file = fs::path("runs") / run / "last.safetensors";
     EXPECT_EQ(text_of(folder.path() / "whole" / file), text_of(folder.path() / "cut" / file))
-        << run;
-  }
-}
-
-TEST(Comparison, RunsSideBySideNeedAGpu) {
-  const ScratchFolder folder;
-  ComparisonPlan plan = tiny_plan();
-  plan.jobs = 3;
-  Counter observer;
-  try {
-    compare(plan, folder / "out", observer);
-    FAIL() << "three runs side by side on the CPU were accepted";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("3 runs side by side need a GPU"), std::string::npos)
-        << error.what();
-  }
-}
-
-// What a run ends with must not depend on what runs beside it.
-TEST(Comparison, RunsSideBySideEndAsRunsInTurn) {
-  if (!at::hasCUDA()) GTEST_SKIP() << "needs a GPU";
-  const ScratchFolder folder;
-  ComparisonPlan plan = tiny_plan();
-  plan.common.device = "cuda";
-  plan.common.recipe.epochs = 6;
-  plan.common.recipe.precision = "bfloat16";
-  plan.common.recipe.stochastic_depth = 0.2;
-  plan.common.model.vit.depth = 3;
-  Counter in_turn, side_by_side;
-  compare(plan, folder / "turn", in_turn);
-  plan.jobs = 4;
-  const Comparison comparison = compare(plan, folder / "side", side_by_side);
-  EXPECT_TRUE(comparison.finished);
-  EXPECT_EQ(side_by_side.steps_, in_turn.steps_);
-  for (const char* run : {"ape/seed-0", "sape2-rel-k.gates=open/seed-0", "ape/seed-1"}) {
-    const auto file = fs::path("runs") / run / "last.safetensors";
-    EXPECT_EQ(text_of(folder.path() / "turn" / file), text_of(folder.path() / "side" / file))
         << run;
   }
 }

@@ -14,7 +14,4 @@ std::string nearest_name(std::string_view written, const std::vector<std::string
 /// near, `valid are none, ape, …`.
 std::string name_advice(std::string_view written, const std::vector<std::string>& valid);
 
-/// `text` in double quotes as messages show it: shortened when long, control characters replaced.
-std::string in_quotes(std::string_view text);
-
 }  // namespace sape2::nn

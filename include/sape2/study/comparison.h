@@ -51,7 +51,6 @@ struct ComparisonPlan {
   train::RunConfig common;
   std::vector<ComparisonRow> rows;
   std::int64_t seeds = 1;  ///< runs an encoding: common.seed, common.seed + 1, …
-  std::int64_t jobs = 1;   ///< runs trained side by side; more than one on a GPU only
   std::string recipe;      ///< its name, for the report
   std::string model;       ///< the preset's name, for the report
 };
@@ -63,7 +62,7 @@ struct RunResult {
   double best_top1 = 0;                 ///< of the best one
   double seconds = 0;                   ///< of training and evaluation, all sessions together
   double images_per_second = 0;         ///< of training alone
-  std::int64_t peak_bytes = 0;  ///< largest memory of the process or GPU; 0: runs side by side
+  std::int64_t peak_bytes = 0;          ///< largest memory of the process; of the GPU where used
   std::vector<train::EpochRecord> epochs = {};
 };
 
@@ -79,27 +78,13 @@ struct Comparison {
   bool finished = false;
 };
 
-/// One run of a comparison, as its observer knows it.
-struct ComparisonRun {
-  nn::EncodingSpec encoding;
-  std::uint64_t seed = 0;
-  std::int64_t number = 0;  ///< from 1
-  std::int64_t total = 0;
-  bool reused = false;  ///< it was finished before
-};
-
-/// Hears how a comparison goes on. Runs may be under way side by side, but only one reports at a
-/// time.
-class ComparisonObserver {
+/// Hears how a comparison goes on; of the run in progress as any train::Observer.
+class ComparisonObserver : public train::Observer {
  public:
-  virtual ~ComparisonObserver() = default;
-
-  virtual void run_begins(const ComparisonRun&) {}
-  virtual void step_done(const ComparisonRun&, const train::StepReport&) {}
-  virtual void epoch_done(const ComparisonRun&, const train::EpochRecord&,
-                          std::int64_t /*epochs*/) {}
-  virtual void note(const ComparisonRun&, const std::string& /*sentence*/) {}
-  virtual void run_ended(const ComparisonRun&, const RunResult&) {}
+  /// Run `number` of `total` begins or goes on, or was finished before.
+  virtual void run_begins(const nn::EncodingSpec&, std::uint64_t /*seed*/, std::int64_t /*number*/,
+                          std::int64_t /*total*/, bool /*reused*/) {}
+  virtual void run_ended(const nn::EncodingSpec&, const RunResult&) {}
 };
 
 /// Trains what is not yet trained, seed by seed over all encodings, and writes the reports. `stop`

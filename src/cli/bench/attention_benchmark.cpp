@@ -1,15 +1,20 @@
 #include "sape2/error.h"
 #include "sape2/io/atomic_file.h"
+#include "sape2/train/device.h"
 
 #include "cli/bench/attention_report.h"
+#include "cli/bench/gpu_attention_report.h"
 #include "cli/command.h"
 #include "cli/program.h"
 #include "cli/progress_line.h"
 #include "cli/threads.h"
 #include "cli/whole_number.h"
 
+#include <ATen/Context.h>
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace sape2::cli {
 namespace {
@@ -28,15 +33,18 @@ class AttentionBenchmark : public Command {
            "--encodings", encodings_,
            "Encodings, e.g. 'sape2-k,sape2-rel-k[gates=open]' (default: sape2-k,sape2-rel-k)")
         ->type_name("LIST");
-    app.add_option("--shapes", shapes_,
-                   "ROWSxCOLS:IMAGESxHEADS,… (default: 8x8:32x6,14x14:8x6,32x32:1x6,64x64:1x6)")
+    app.add_option(
+           "--shapes", shapes_,
+           "ROWSxCOLS:IMAGESxHEADS,… (default: 8x8:32x6,14x14:8x6,32x32:1x6,64x64:1x6; on a "
+           "GPU 8x8:128x6,14x14:64x6,32x32:8x6,64x64:1x6)")
         ->type_name("LIST")
         ->delimiter(',');
     app.add_option("--head-size", head_size_, "Numbers a head (default: 64)")
         ->check(whole_number(1, kMostHeadSize))
         ->type_name("N");
-    app.add_option("--dtypes", dtypes_, "float32, bfloat16 or both (default: float32)")
-        ->check(CLI::IsMember({"float32", "bfloat16"}))
+    app.add_option("--dtypes", dtypes_,
+                   "float32, bfloat16 and, on a GPU, float16 (default: float32; on a GPU bfloat16)")
+        ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
         ->type_name("LIST")
         ->delimiter(',');
     app.add_option("--passes", passes_,
@@ -44,6 +52,7 @@ class AttentionBenchmark : public Command {
         ->check(CLI::IsMember({"forward", "forward+backward"}))
         ->type_name("LIST")
         ->delimiter(',');
+    app.add_option("--device", device_, "cpu, cuda or cuda:N (default: cpu)")->type_name("DEVICE");
     app.add_option("--repetitions", patience_.rounds, "Least number of timed rounds (default: 5)")
         ->check(whole_number(1, 100000))
         ->type_name("N");
@@ -60,6 +69,20 @@ class AttentionBenchmark : public Command {
       terminal.print(to_json(measure_path(cases.at(0), path, patience_)));
       return kExitSuccess;
     }
+    const std::string report =
+        is_cpu() ? measure_on_cpu(terminal, cases) : measure_on_gpu(terminal, cases);
+    if (!json_.empty()) {
+      io::AtomicFile file(json_);
+      file.write(report);
+      file.commit();
+    }
+    return kExitSuccess;
+  }
+
+ private:
+  bool is_cpu() const { return device_ == "cpu"; }
+
+  std::string measure_on_cpu(const Terminal& terminal, const std::vector<AttentionCase>& cases) {
     std::vector<AttentionRow> rows;
     {
       ProgressLine progress("bench attention", cases.size());
@@ -69,35 +92,60 @@ class AttentionBenchmark : public Command {
       }
     }
     print_report(terminal, rows, matrix_product_gflops());
-    if (!json_.empty()) {
-      io::AtomicFile file(json_);
-      file.write(report_json(rows));
-      file.commit();
-    }
-    return kExitSuccess;
+    return report_json(rows);
   }
 
- private:
+  std::string measure_on_gpu(const Terminal& terminal, const std::vector<AttentionCase>& cases) {
+    train::device_named(device_);
+    // Training wants that; here it would only slow LibTorch's own attention down.
+    at::globalContext().setDeterministicAlgorithms(false, false);
+    std::vector<GpuAttentionRow> rows;
+    {
+      ProgressLine progress("bench attention", cases.size());
+      GpuCeilings ceilings;
+      for (const AttentionCase& wanted : cases) {
+        progress.begin(wanted.encoding.to_string() + " " + wanted.shape.to_string());
+        if (ceilings.dtype != wanted.dtype)
+          ceilings = measure_ceilings(device_, wanted.dtype, patience_.rounds);
+        rows.push_back(measure_gpu_row(wanted, ceilings, patience_.rounds, !no_reference_));
+      }
+    }
+    print_report(terminal, device_, rows);
+    return report_json(device_, rows);
+  }
+
   std::vector<AttentionCase> wanted_cases() const {
     std::vector<AttentionCase> cases;
+    const auto dtypes =
+        dtypes_.empty() ? std::vector<std::string>{is_cpu() ? "float32" : "bfloat16"} : dtypes_;
+    const auto shapes = shapes_.empty() ? usual_shapes() : shapes_;
+    if (is_cpu() && std::ranges::find(dtypes, "float16") != dtypes.end())
+      throw Error(
+          "--dtypes float16 is not supported on the CPU; use bfloat16 or float32, or --device "
+          "cuda");
     const auto encodings = nn::parse_encoding_list(encodings_);
-    for (const std::string& dtype : dtypes_)
+    for (const std::string& dtype : dtypes)
       for (const std::string& pass : passes_)
-        for (const std::string& shape : shapes_)
+        for (const std::string& shape : shapes)
           for (const auto& encoding : encodings)
             cases.push_back({.shape = AttentionShape::parse(shape),
                              .head_size = head_size_,
                              .dtype = dtype,
                              .backward = pass == "forward+backward",
-                             .encoding = encoding});
+                             .encoding = encoding,
+                             .device = device_});
     return cases;
+  }
+  std::vector<std::string> usual_shapes() const {
+    if (is_cpu()) return {"8x8:32x6", "14x14:8x6", "32x32:1x6", "64x64:1x6"};
+    return {"8x8:128x6", "14x14:64x6", "32x32:8x6", "64x64:1x6"};
   }
 
   std::string encodings_ = "sape2-k,sape2-rel-k";
-  std::vector<std::string> shapes_ = {"8x8:32x6", "14x14:8x6", "32x32:1x6", "64x64:1x6"};
+  std::vector<std::string> shapes_, dtypes_;  // empty: the device's usual ones
   std::int64_t head_size_ = 64;
-  std::vector<std::string> dtypes_ = {"float32"};
   std::vector<std::string> passes_ = {"forward+backward"};
+  std::string device_ = "cpu";
   Patience patience_;
   bool no_reference_ = false;
   std::string json_;

@@ -4,7 +4,9 @@
 #include "sape2/ops/ops.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/module.h>
+#include <torch/version.h>
 
 #include <charconv>
 #include <cmath>
@@ -26,8 +28,11 @@ bool parse_pair(std::string_view text, std::int64_t& first, std::int64_t& second
   return number(text.substr(0, cross), first) && number(text.substr(cross + 1), second);
 }
 
-/// The formula itself, as anybody would write it with LibTorch.
+/// On a GPU LibTorch's own fused attention; on the CPU the formula as anybody would write it.
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+#if TORCH_VERSION_MAJOR >= 2
+  if (q.is_cuda()) return at::scaled_dot_product_attention(q, k, v);
+#endif
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
   return at::matmul(at::softmax(at::matmul(q, k.transpose(2, 3)) * scale, -1), v);
 }
@@ -62,6 +67,14 @@ double AttentionCase::plain_operations() const {
   return product * (backward ? 7 : 2);
 }
 
+double AttentionCase::plain_bytes() const {
+  const double element = dtype == "float32" ? 4 : 2;
+  const double tensor = element * static_cast<double>(shape.images * shape.heads) *
+                        static_cast<double>(shape.tokens()) * static_cast<double>(head_size);
+  // q, k, v and out; backward those again with dout, dq, dk and dv.
+  return tensor * (backward ? 12 : 4);
+}
+
 double AttentionCase::reference_bytes() const {
   const auto heads = static_cast<double>(shape.images * shape.heads);
   const auto tokens = static_cast<double>(shape.tokens());
@@ -71,15 +84,19 @@ double AttentionCase::reference_bytes() const {
   return 4 * heads * (squares + products) * (backward ? 1.0 : 0.5);
 }
 
+at::ScalarType scalar_type_named(const std::string& dtype) {
+  return dtype == "bfloat16" ? at::kBFloat16 : dtype == "float16" ? at::kHalf : at::kFloat;
+}
+
 AttentionRunner::AttentionRunner(const AttentionCase& wanted)
     : case_(wanted), parameters_(std::make_unique<torch::nn::Module>()) {
   const AttentionShape& s = case_.shape;
   at::manual_seed(0);
-  const auto options =
-      at::TensorOptions().dtype(case_.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
+  const c10::Device device(case_.device);
   const auto tokens = [&] {
-    return at::randn({s.images, s.heads, s.tokens(), case_.head_size}, at::kFloat)
-        .to(options.dtype());
+    return at::randn({s.images, s.heads, s.tokens(), case_.head_size},
+                     at::device(device).dtype(at::kFloat))
+        .to(scalar_type_named(case_.dtype));
   };
   q_ = tokens().requires_grad_(case_.backward);
   k_ = tokens().requires_grad_(case_.backward);
@@ -90,6 +107,9 @@ AttentionRunner::AttentionRunner(const AttentionCase& wanted)
   encoding_ = nn::make_encoding(case_.encoding,
                                 {s.heads * case_.head_size, s.heads, s.rows, s.cols, 0}, scope);
   layer_ = encoding_->make_layer(scope);
+  parameters_->to(device);
+  leaves_ = parameters_->parameters();
+  leaves_.insert(leaves_.begin(), {q_, k_, v_});
 }
 
 AttentionRunner::~AttentionRunner() = default;
@@ -102,13 +122,13 @@ at::Tensor AttentionRunner::forward(AttentionPath path) const {
 void AttentionRunner::run(AttentionPath path) {
   std::unique_ptr<ops::ReferenceGuard> guard;
   if (path == AttentionPath::reference) guard = std::make_unique<ops::ReferenceGuard>();
-  for (const at::Tensor& tensor : {q_, k_, v_}) tensor.mutable_grad() = at::Tensor();
-  for (at::Tensor& tensor : parameters_->parameters()) tensor.mutable_grad() = at::Tensor();
+  gradients_.clear();
   if (!case_.backward) {
     const at::NoGradGuard off;
     forward(path);
   } else {
-    forward(path).backward(dout_);
+    gradients_ = torch::autograd::grad({forward(path)}, leaves_, {dout_}, /*retain_graph=*/false,
+                                       /*create_graph=*/false, /*allow_unused=*/true);
   }
 }
 

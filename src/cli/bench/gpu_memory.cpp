@@ -1,13 +1,13 @@
 #include "cli/bench/gpu_memory.h"
 
-#ifdef SAPE2_CUDA_MEMORY
+#ifdef SAPE2_LIBTORCH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #endif
 
 namespace sape2::cli {
 
-#ifdef SAPE2_CUDA_MEMORY
+#ifdef SAPE2_LIBTORCH_CUDA
 
 std::int64_t peak_gpu_memory() {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());

@@ -2,6 +2,7 @@
 
 #include "sape2/components.h"
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 
 #include "data/get/md5.h"
 #include "data/text.h"

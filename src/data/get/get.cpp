@@ -2,6 +2,7 @@
 
 #include "sape2/data/locations.h"
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 
 #include "data/files.h"
 #include "data/get/download.h"

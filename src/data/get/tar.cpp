@@ -1,6 +1,7 @@
 #include "data/get/tar.h"
 
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 
 #include "data/text.h"
 

@@ -1,4 +1,5 @@
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 
 #include "data/files.h"
 #include "data/readers/readers.h"

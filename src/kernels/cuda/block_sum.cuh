@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/tile.cuh"
+#include <cuda_runtime.h>
 
 namespace sape2::kernels::cuda {
 
@@ -12,7 +12,8 @@ __device__ inline float block_sum(float x, float* shared) {
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
   __syncthreads();
   float sum = 0.0F;
-  for (int warp = 0; warp < kWarps; ++warp) sum += shared[warp];
+#pragma unroll 1
+  for (int warp = 0; warp < blockDim.x / 32; ++warp) sum += shared[warp];
   return sum;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/head_forward.cuh"
 #include "kernels/cuda/head_gradients.cuh"
 
@@ -13,13 +14,14 @@ namespace sape2::kernels::cuda {
 struct QueryRows {
   float less[2];
 
-  __device__ QueryRows(const SoftmaxRow* softmax, const std::int16_t* tokens, int own_row) {
+  __device__ void read(const HeadPlan& plan, const SoftmaxRow* softmax, const std::int16_t* tokens,
+                       int own_row) {
     const Lane lane;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int token = tokens[own_row + lane.g + 8 * half];
+      const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
       const SoftmaxRow row = token < 0 ? SoftmaxRow{INFINITY, 1.0F} : softmax[token];
-      less[half] = fmaf(row.maximum, kLog2E, log2f(row.sum));
+      less[half] = fmaf(row.maximum, kLog2E, __log2f(row.sum));
     }
   }
 };
@@ -28,54 +30,65 @@ struct QueryRows {
 /// behind the other's work.
 template <class Use>
 __device__ void for_slots(int slots, Use use) {
-  int slot = 0;
 #pragma unroll 1
-  for (; slot + 32 <= slots; slot += 32) use(slot, std::integral_constant<int, 2>());
-  if (slot < slots) use(slot, std::integral_constant<int, 1>());
+  for (int slot = 0; slot < slots / 32 * 32; slot += 32)
+    use(slot, std::integral_constant<int, 2>());
+  if (slots % 32 != 0) use(slots / 32 * 32, std::integral_constant<int, 1>());
 }
 
-template <class T, int Size, BiasForm Form>
-__global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
+template <class T, int Size, BiasForm Form, HeadGrid Grid>
+__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
     head_backward_kernel(const __grid_constant__ HeadBackward params) {
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
+  constexpr bool kUsual = Grid != HeadGrid::any;
   constexpr int kSets = kHeadSets<Form>, kPieces = Size / 8, kRow = kRowBytes<Size>;
   extern __shared__ __align__(128) unsigned char shared[];
   const HeadForward& p = params.forward;
-  const auto& l = p.layout;
-  const auto& g = p.attention.geometry;
+  const auto plan = head_plan<Size, Form, Grid, true>(p);
+  const auto& l = plan.layout;
+  const auto& g = plan.geometry;
   const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
   const Lane lane;
   const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32, own_row = warp * 16;
   const LanePlaces<Size> places;
   const std::uint32_t base = shared_address(shared);
+  // Weights, and the logits' gradients, which take their place where there is just one square.
   const Padded<T> square{shared + l.square, l.square_pitch};
+  const Padded<T> logits{shared + l.logits, l.square_pitch};
+  const bool two_squares = l.square != l.logits;
   const auto bins_of = [&](int set) {
     return Padded<T>{shared + l.bins + set * l.slots * l.bins_pitch, l.bins_pitch};
   };
-  // Two neighbours in this lane's rows of the square, to which keys are added.
-  unsigned char* const own_square = square.data + (own_row + lane.g) * square.pitch + 4 * lane.t;
+  // Two neighbours in this lane's rows, of sixteen keys.
+  const auto put = [&](const Padded<T>& to, int slot, int i, std::uint32_t pair) {
+    *reinterpret_cast<std::uint32_t*>(to.data + (own_row + lane.g + i % 2 * 8) * to.pitch +
+                                      4 * lane.t + i / 2 * 16 + slot * 2) = pair;
+  };
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const deltas = reinterpret_cast<float*>(shared + l.deltas);
   float* const values = reinterpret_cast<float*>(square.row(own_row));
   // Gradients of vectors, one set behind the other. The direct form's vectors lie there before; the
   // distance form's live until they are rounded.
   float* const lines = reinterpret_cast<float*>(shared + l.lines) + kSets * own_row * l.line_pitch;
-  float* const vectors = kDistance ? values + 16 * l.value_pitch : lines;
+  const auto exact_vectors = [&](int first) {
+    return reinterpret_cast<float*>(shared + l.vectors + first * l.square_pitch);
+  };
+  float* const vectors = kDistance ? exact_vectors(own_row) : lines;
   const KeptLine<kSets> kept{params.kept +
                              (std::int64_t(blockIdx.x) * l.warps + warp) * max(g.rows, g.cols) *
                                  KeptLine<kSets>::kNumbers * 32 +
                              in_warp};
 
-  note_tokens(l, g, tokens);
+  note_tokens(plan, tokens);
   __syncthreads();
-  const SlotCopies<T, Size> copies(tokens, own_row);
+  const SlotCopies<T, Size> copies(plan, tokens, own_row);
   const float factor = bias_factor<Form>(p.attention, head);
   float with_bias = 0.0F;
   GateSums gate_sums;
   for (int image = turn; image < p.images; image += p.turns) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
     const auto store = [&](const View& view, const float(&result)[kPieces][4], float times) {
-      store_slots(head_of<T>(view, image, head), result, tokens + own_row, {times, times}, g);
+      store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
     };
     const auto load = [&](int place, const ConstView& view) {
       copies.start(shared + place, head_of<T>(view, image, head), g);
@@ -86,10 +99,17 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
     commit_copies();
     if (!l.reload) load(l.v, p.attention.v);
     commit_copies();
+    QueryRows rows;
     {
       const RowsDelta<T, Size> out_rows(copies, head_of<T>(params.out, image, head), g);
-      if (p.has_tables && image == turn) load_tables<T, Size>(p, head, shared + l.tables);
-      wait_for_copies<1>();
+      if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
+      rows.read(plan, p.attention.softmax + batch_head * g.tokens, tokens, own_row);
+      // Without a wait for everybody later on, v must be there too.
+      if (two_squares && !kDistance) {
+        wait_for_copies<0>();
+      } else {
+        wait_for_copies<1>();
+      }
       __syncthreads();
       out_rows.finish(shared + l.dout, own_row, deltas);
     }
@@ -99,8 +119,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
       const std::uint32_t keys = base + l.k + places.b_rows;
       const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
       if constexpr (Form != BiasForm::none)
-        make_vectors<true, Form>(
-            p, own_row, head, batch_head, own_q,
+        make_vectors<true, Form, Grid>(
+            p, plan, own_row, head, batch_head, own_q,
             {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows},
             vectors, values, kept);
       if (kDistance || l.reload) __syncthreads();
@@ -113,17 +133,16 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
           HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
-            return reinterpret_cast<const float*>(square.row(slot / 16 * 16)) + 16 * l.value_pitch +
-                   (set * 16 + slot % 16) * l.line_pitch;
+            return exact_vectors(slot / 16 * 16) + (set * 16 + slot % 16) * l.line_pitch;
           });
+        if (two_squares) wait_for_copies<0>();
         __syncthreads();
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
           near_rows[set].begin(HeadNear<T>(l, shared, set), own_row);
       }
-      const QueryRows rows(p.attention.softmax + batch_head * g.tokens, tokens, own_row);
       [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
-      const HeadLogits<T, Form> bias(p, head, vectors, kLog2E, rows.less);
+      const HeadLogits<T, Form> bias(p, plan, head, vectors, kLog2E, rows.less);
       for_slots(l.slots, [&](int first, auto count) {
         constexpr int kCount = decltype(count)::value;
         float c[kCount][2][4];
@@ -132,46 +151,53 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
           const int slot = first + 16 * n;
-          bias.make(c[n], p, slot);
+          bias.make(c[n], plan, slot);
           if constexpr (kDistance) {
 #pragma unroll
             for (int set = 0; set < kSets; ++set)
-              bias.add_distances(c[n], p, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
+              bias.add_distances(c[n], plan, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
                                  slot);
           }
 #pragma unroll
           for (int i = 0; i < 4; ++i)
-            *reinterpret_cast<std::uint32_t*>(own_square + i % 2 * 8 * square.pitch + i / 2 * 16 +
-                                              slot * 2) =
-                pack<T>(power_of_2(c[n][i / 2][i % 2 * 2]), power_of_2(c[n][i / 2][i % 2 * 2 + 1]));
+            put(square, slot, i,
+                pack<T>(power_of_2(c[n][i / 2][i % 2 * 2]),
+                        power_of_2(c[n][i / 2][i % 2 * 2 + 1])));
         }
       });
     }
-    wait_for_copies<0>();
-    __syncthreads();
 
     // dv = weightsᵀ · dout.
-    const std::uint32_t as_keys = square.b_rows(0) + own_row * 2;
-    if (params.dv.data != nullptr) {
+    const auto make_dv = [&] {
+      if (params.dv.data == nullptr) return;
       float dv[kPieces][4] = {};
       const std::uint32_t rows = base + l.dout + places.b_columns;
-#pragma unroll 2
+      const std::uint32_t weights_at = square.b_rows(0) + own_row * 2;
+#pragma unroll 4
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> weights;
-        load_turned(weights.r, as_keys + slot * square.pitch);
+        load_turned(weights.r, weights_at + slot * square.pitch);
         multiply_add_columns<T>(dv, weights, rows + slot * kRow);
       }
       store(params.dv, dv, 1.0F);
+    };
+    if (two_squares) {
+      __syncwarp();
+    } else {
+      wait_for_copies<0>();
+      __syncthreads();
+      make_dv();
+      __syncthreads();
     }
-    __syncthreads();
 
     // The logits' gradients.
-    const std::uint32_t as_queries = square.a(own_row);
+    const std::uint32_t as_queries = logits.a(own_row), as_keys = logits.b_rows(0) + own_row * 2;
     {
+      const std::uint32_t own_weights = square.a(own_row);
       const RowsAsA<T, Size> own_dout(base + l.dout + own_row * kRow + places.a);
       const std::uint32_t values_at = base + l.v + places.b_rows;
       const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
-      [[maybe_unused]] DirectSums<T> sums(l);
+      [[maybe_unused]] DirectSums<T, kSumsAlongY<Grid>> sums(l);
       for_slots(l.slots, [&](int first, auto count) {
         constexpr int kCount = decltype(count)::value;
         float c[kCount][2][4];
@@ -179,7 +205,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
           multiply(c[n], own_dout, values_at + (first + 16 * n) * kRow);
-          load_matrices(weights[n].r, as_queries + (first + 16 * n) * 2);
+          load_matrices(weights[n].r, own_weights + (first + 16 * n) * 2);
         }
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
@@ -190,16 +216,19 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
             const float2 weight = unpack<T>(weights[n].r[i]);
             gradient.r[i] = pack<T>(weight.x * (c[n][i / 2][i % 2 * 2] - delta[i % 2]),
                                     weight.y * (c[n][i / 2][i % 2 * 2 + 1] - delta[i % 2]));
-            *reinterpret_cast<std::uint32_t*>(own_square + i % 2 * 8 * square.pitch + i / 2 * 16 +
-                                              slot * 2) = gradient.r[i];
+            put(logits, slot, i, gradient.r[i]);
           }
-          if constexpr (kDirect) with_bias += sums.add(gradient, l, slot, factor, lines);
+          if constexpr (kDirect) sums.add(gradient, l, slot);
         }
       });
-      if constexpr (kDirect) with_bias += sums.finish(l, g.cols, factor, lines);
+      if constexpr (kDirect) with_bias += sums.finish(l, g, factor, lines);
     }
-    // From here on nobody needs v and dout.
+    [[maybe_unused]] UsualKept<kUsual ? grid_side(Grid) : 1> line;
+    if constexpr (kUsual && kDirect && Size == 64) line.read(kept);
+    // From here on nobody needs v.
     __syncthreads();
+    if (two_squares) make_dv();
+    if constexpr (kUsual && kDirect && Size < 64) line.read(kept);
     if (l.reload) {
       load(l.q, p.attention.q);
       commit_copies();
@@ -209,14 +238,14 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
     if constexpr (kDistance) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set)
-        with_bias +=
-            distance_gradients<T>(l, g, own_row, HeadNear<T>(l, shared, set), square, factor,
-                                  params.dgain != nullptr, lines + set * 16 * l.line_pitch);
+        with_bias += distance_gradients<T>(l, g, own_row, HeadNear<T>(l, shared, set), logits,
+                                           factor, lines + set * 16 * l.line_pitch);
+      if constexpr (kUsual) line.read(kept);
       __syncthreads();
     }
     if constexpr (Form != BiasForm::none) {
       const int row = in_warp % 16, axis = in_warp / 16, slot = own_row + row;
-      const LineWalk walk(l, g, p.stage.span, slot, axis);
+      const LineWalk walk(l, g, plan.span, slot, axis);
       const float* gradients[kSets];
       T* bins[kSets];
 #pragma unroll
@@ -224,20 +253,26 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
         gradients[set] = lines + (set * 16 + row) * l.line_pitch + axis * l.row_width;
         bins[set] = bins_of(set).row(slot) + axis * l.second_table;
       }
-      if (p.has_tables) {
+      if (plan.has_tables) {
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
           for (int i = in_warp; i < l.bins_pitch; i += 32)  // sixteen rows of 16-byte pieces
             *reinterpret_cast<uint4*>(bins_of(set).data + own_row * l.bins_pitch + i * 16) = {};
         __syncwarp();
-        walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, Gates(p.stage, head),
-                                 p.attention.scale, gradients, kept, bins, square.row(slot), slot,
-                                 gate_sums);
+        const Gates gates(p.stage, head);
+        if constexpr (Grid == HeadGrid::any) {
+          walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale,
+                                   gradients, kept, bins, logits.row(slot), slot, gate_sums);
+        } else {
+          walk_usual_line_back<T, grid_side(Grid), usual_span(Form)>(
+              walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale, gradients[0], line,
+              bins[0], logits.row(slot), slot, gate_sums);
+        }
       } else {
         __syncwarp();
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
-          write_line<T>(params, walk, batch_head, slot, axis, set, kDirect ? p.stage.sets : 1,
+          write_line<T>(params, walk, batch_head, slot, axis, set, kDirect ? plan.sets : 1,
                         gradients[set]);
       }
       __syncwarp();
@@ -247,10 +282,10 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
     const auto add_tables = [&](float(&to)[kPieces][4], bool of_q) {
       if constexpr (Form == BiasForm::none) return;
       // q's tables are the first set, k's the last.
-      if (!p.has_tables ||
-          (of_q ? !p.stage.first_from_q : p.stage.first_from_q && p.stage.sets == 1))
+      if (!plan.has_tables ||
+          (of_q ? !p.stage.first_from_q : p.stage.first_from_q && plan.sets == 1))
         return;
-      const int set = of_q ? 0 : p.stage.sets - 1;
+      const int set = of_q ? 0 : plan.sets - 1;
       const std::uint32_t table = base + l.tables + set * l.table_rows * kRow + places.b_columns;
       const std::uint32_t bins = bins_of(kSets == 2 ? set : 0).a(own_row);
 #pragma unroll 1
@@ -267,7 +302,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
       float dq[kPieces][4] = {};
       add_tables(dq, true);
       const std::uint32_t keys = base + l.k + places.b_columns;
-#pragma unroll 2
+#pragma unroll 4
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> gradients;
         load_matrices(gradients.r, as_queries + slot * 2);
@@ -281,19 +316,19 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
       float dk[kPieces][4] = {};
       add_tables(dk, false);
       const std::uint32_t queries = base + l.q + places.b_columns;
-#pragma unroll 2
+#pragma unroll 4
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> gradients;
-        load_turned(gradients.r, as_keys + slot * square.pitch);
+        load_turned(gradients.r, as_keys + slot * logits.pitch);
         multiply_add_columns<T>(dk, gradients, queries + slot * kRow);
       }
       store(params.dk, dk, p.attention.scale);
     }
     if constexpr (Form != BiasForm::none) {
       if (params.dtables != nullptr)
-        for (int set = 0; set < p.stage.sets; ++set)
+        for (int set = 0; set < plan.sets; ++set)
           add_table_gradients<T, Size>(
-              params, set, image == turn, bins_of(kSets == 2 ? set : 0),
+              params, plan, set, image == turn, bins_of(kSets == 2 ? set : 0),
               base + (set == 0 && p.stage.first_from_q ? l.q : l.k) + places.b_columns);
     }
     __syncthreads();
@@ -302,11 +337,11 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
   if constexpr (Form != BiasForm::none) {
     const auto write_sum = [&](float* to, float share) {
       if (to == nullptr) return;
-      const float sum = head_sum(share, deltas);
+      const float sum = block_sum(share, deltas);
       if (threadIdx.x == 0) to[blockIdx.x] = sum;
     };
     write_sum(params.dgain, with_bias * (p.attention.inside ? p.attention.scale : 1.0F));
-    if (p.has_tables) {
+    if (plan.has_tables) {
       write_sum(params.dgate_scale, gate_sums.scale);
       write_sum(params.dgate_offset, gate_sums.offset);
     }
@@ -318,9 +353,13 @@ void head_attention_backward(const HeadBackward& p, BiasForm form, cudaStream_t 
   const auto& g = p.forward.attention.geometry;
   dispatch_small_head(g.head_size, [&](auto size) {
     dispatch_form(form, [&](auto compiled) {
-      launch(head_backward_kernel<T, decltype(size)::value, decltype(compiled)::value>,
-             std::int64_t(p.forward.turns) * g.heads, 1, p.forward.layout.warps * 32,
-             p.forward.layout.bytes, stream, p);
+      constexpr int kSize = decltype(size)::value;
+      constexpr BiasForm kForm = decltype(compiled)::value;
+      dispatch_grid<kSize, kForm>(p.forward, [&](auto grid) {
+        launch(head_backward_kernel<T, kSize, kForm, decltype(grid)::value>,
+               std::int64_t(p.forward.turns) * g.heads, 1, p.forward.layout.warps * 32,
+               p.forward.layout.bytes, stream, p);
+      });
     });
   });
 }

@@ -25,6 +25,14 @@ struct HeadScratch {
   }
 };
 
+/// Without a bias tokens may stand anywhere: in rows of 16, what is left over in front.
+Geometry rows_of_16(Geometry g) {
+  g.cols = 16;
+  g.rows = g.tokens / g.cols;
+  g.prefix = g.tokens % g.cols;
+  return g;
+}
+
 /// One number of each block.
 void add_sum(SumJobs& sums, const float* partials, float* out) {
   SumJob job;
@@ -37,7 +45,7 @@ void add_sum(SumJobs& sums, const float* partials, float* out) {
 
 HeadCall::HeadCall(const AttentionInputs& in, const Geometry& g)
     : dtype_(in.dtype), scale_(in.scale), form_(BiasForm::none) {
-  stage_.geometry = g;
+  stage_.geometry = rows_of_16(g);
 }
 
 HeadCall::HeadCall(const AttentionInputs& in, const Geometry& g, const AxisVectors& vectors,
@@ -69,6 +77,7 @@ HeadForward HeadCall::forward_params(const AttentionParams& p, bool backward) co
                    .given = {given_[0], given_[1]},
                    .layout = head_layout(g, form_, axes(), stage_.sets, backward),
                    .images = static_cast<int>(g.batch_heads / g.heads)};
+  head.attention.geometry = g;
   head.turns = head_turns(g, form_, head.layout);
   return head;
 }

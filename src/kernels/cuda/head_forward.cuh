@@ -9,19 +9,20 @@ namespace sape2::kernels::cuda {
 
 /// The bound from which the compiler works out how many registers a thread may have; a block never
 /// has more than kHeadMostWarps.
-template <int Size, BiasForm Form>
-inline constexpr int kHeadThreads = head_warps(Size, Form) * 32;
+template <int Size, BiasForm Form, HeadGrid Grid>
+inline constexpr int kHeadThreads = head_warps(Size, Form, Grid) * 32;
 
-template <class T, int Size, BiasForm Form>
-__global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
+template <class T, int Size, BiasForm Form, HeadGrid Grid>
+__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
     head_forward_kernel(const __grid_constant__ HeadForward p) {
   constexpr bool kDistance = kIsDistance<Form>;
   constexpr int kSets = kHeadSets<Form>;
   constexpr int kChunk = kDistance ? 4 : 8;  // eights of keys whose logits are held at once
   constexpr int kRow = kRowBytes<Size>;
   extern __shared__ __align__(128) unsigned char shared[];
-  const auto& l = p.layout;
-  const auto& g = p.attention.geometry;
+  const auto plan = head_plan<Size, Form, Grid, false>(p);
+  const auto& l = plan.layout;
+  const auto& g = plan.geometry;
   const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
   const Lane lane;
   const int warp = threadIdx.x / 32, own_row = warp * 16;
@@ -32,26 +33,26 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
   float* const values = reinterpret_cast<float*>(shared + l.square + warp * l.scratch);
   float* const lines = values + 16 * l.value_pitch;
 
-  note_tokens(l, g, tokens);
+  note_tokens(plan, tokens);
   __syncthreads();
   for (int image = turn; image < p.images; image += p.turns) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
     {
-      const SlotCopies<T, Size> copies(tokens, own_row);
+      const SlotCopies<T, Size> copies(plan, tokens, own_row);
       copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
       copies.start(shared + l.k, head_of<T>(p.attention.k, image, head), g);
       commit_copies();
       copies.start(shared + l.v, head_of<T>(p.attention.v, image, head), g);
       commit_copies();
     }
-    if (p.has_tables && image == turn) load_tables<T, Size>(p, head, shared + l.tables);
+    if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
     wait_for_copies<1>();
     __syncthreads();
 
     const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
     if constexpr (Form != BiasForm::none) {
-      make_vectors<false, Form>(
-          p, own_row, head, batch_head, own_q,
+      make_vectors<false, Form, Grid>(
+          p, plan, own_row, head, batch_head, own_q,
           {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows}, lines,
           values, {});
       if constexpr (kDistance) {
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
     wait_for_copies<0>();
     __syncthreads();
 
-    const HeadLogits<T, Form> bias(p, head, lines, 1.0F, {0.0F, 0.0F});
+    const HeadLogits<T, Form> bias(p, plan, head, lines, 1.0F, {0.0F, 0.0F});
     [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
     [[maybe_unused]] NearRows<T> near_rows[kSets];
     if constexpr (kDistance) {
@@ -86,11 +87,11 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
         auto& pair = reinterpret_cast<float(&)[2][4]>(logits[piece]);
         if (slot < l.slots) {
           multiply(pair, own_q, keys + slot * kRow);
-          bias.make(pair, p, slot);
+          bias.make(pair, plan, slot);
           if constexpr (kDistance) {
 #pragma unroll
             for (int set = 0; set < kSets; ++set)
-              bias.add_distances(pair, p, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
+              bias.add_distances(pair, plan, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
                                  slot);
           }
         } else {
@@ -109,14 +110,14 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form>, 1)
     if (p.attention.softmax != nullptr && lane.t == 0) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int token = tokens[own_row + lane.g + 8 * half];
+        const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
         if (token >= 0)
           p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
                                                                 softmax.sum[half]};
       }
     }
-    store_slots(head_of<T>(p.attention.out, image, head), out, tokens + own_row,
-                {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, g);
+    store_slots(head_of<T>(p.attention.out, image, head), out, tokens, own_row,
+                {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
     __syncthreads();
   }
 }
@@ -149,8 +150,12 @@ void head_attention_forward(const HeadForward& p, BiasForm form, cudaStream_t st
   const auto& g = p.attention.geometry;
   dispatch_small_head(g.head_size, [&](auto size) {
     dispatch_form(form, [&](auto compiled) {
-      launch(head_forward_kernel<T, decltype(size)::value, decltype(compiled)::value>,
-             std::int64_t(p.turns) * g.heads, 1, p.layout.warps * 32, p.layout.bytes, stream, p);
+      constexpr int kSize = decltype(size)::value;
+      constexpr BiasForm kForm = decltype(compiled)::value;
+      dispatch_grid<kSize, kForm>(p, [&](auto grid) {
+        launch(head_forward_kernel<T, kSize, kForm, decltype(grid)::value>,
+               std::int64_t(p.turns) * g.heads, 1, p.layout.warps * 32, p.layout.bytes, stream, p);
+      });
     });
   });
 }

@@ -57,13 +57,18 @@ struct RowsDelta {
   }
 };
 
+/// Eights of grid rows that a kernel adds up along.
+template <HeadGrid Grid>
+inline constexpr int kSumsAlongY = Grid == HeadGrid::any ? kHeadMostSlots / 64
+                                                         : (grid_side(Grid) + 7) / 8;
+
 /// The direct form: sums along grid columns and rows, made by products with zeros and ones.
-template <class T>
+template <class T, int Eights>
 struct DirectSums {
   static constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f80u : 0x3c00u;
   static constexpr std::uint32_t kOnes = kOne << 16 | kOne;
-  float along_x[2][4] = {};
-  FragmentB<T> x[2], y;  // key → its column, first and second eight; key → its row
+  float along_x[2][4] = {}, along_y[Eights][4] = {};
+  FragmentB<T> x[2];  // key → its column, first and second eight
 
   __device__ explicit DirectSums(const HeadLayout& l) {
     const Lane lane;
@@ -72,49 +77,50 @@ struct DirectSums {
     const bool wide = l.row_width == 16;
     x[0] = {same, wide ? 0u : same};
     x[1] = {0u, wide ? same : 0u};
-    y = {wide || lane.g == 0 ? kOnes : 0u, wide || lane.g == 1 ? kOnes : 0u};
   }
 
-  /// `gradient`: of sixteen keys from `slot` on; returns this lane's share of Σ gradient · y_i. The
-  /// warp's y vectors give way to their gradients.
-  __device__ float add(FragmentA<T> gradient, const HeadLayout& l, int slot, float factor,
-                       float* lines) {
-    if (slot >= l.grid_slots) return 0.0F;
-    const bool second = slot + 8 < l.grid_slots;
-    if (!second) gradient.r[2] = gradient.r[3] = 0u;
-    multiply_add(along_x[0], gradient, x[0]);
+  /// `gradient`: of sixteen keys from `slot` on.
+  __device__ void add(FragmentA<T> gradient, const HeadLayout& l, int slot) {
+    if (slot >= l.grid_slots) return;
+    if (slot + 8 >= l.grid_slots) gradient.r[2] = gradient.r[3] = 0u;
     const bool wide = l.row_width == 16;
+    multiply_add(along_x[0], gradient, x[0]);
     if (wide) multiply_add(along_x[1], gradient, x[1]);
-    float sum[4] = {};
-    multiply_add(sum, gradient, y);
-    const Lane lane;
-    float with_bias = 0.0F;
-    if (lane.t == 0) {
-      float* const top = lines + lane.g * l.line_pitch + l.row_width + grid_row(l, slot);
-      float* const bottom = top + 8 * l.line_pitch;
-      with_bias = sum[0] * top[0] + sum[2] * bottom[0];
-      top[0] = sum[0] * factor;
-      bottom[0] = sum[2] * factor;
-      if (!wide && second) {
-        with_bias += sum[1] * top[1] + sum[3] * bottom[1];
-        top[1] = sum[1] * factor;
-        bottom[1] = sum[3] * factor;
-      }
+    const int row = grid_row(l, slot);
+#pragma unroll
+    for (int i = 0; i < Eights; ++i) {  // all of them: choosing one would need local memory
+      const int column = i * 8 + Lane().g;
+      multiply_add(
+          along_y[i], gradient,
+          FragmentB<T>{column == row ? kOnes : 0u, column == (wide ? row : row + 1) ? kOnes : 0u});
     }
+  }
+
+  /// The warp's vectors give way to their gradients; returns this lane's share of Σ gradient ·
+  /// bias.
+  __device__ float finish(const HeadLayout& l, const Geometry& g, float factor,
+                          float* lines) const {
+    float with_bias = 0.0F;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) with_bias += put(along_x[i], i * 8, g.cols, l, factor, lines);
+#pragma unroll
+    for (int i = 0; i < Eights; ++i)
+      with_bias += put(along_y[i], i * 8, g.rows, l, factor, lines + l.row_width);
     return with_bias;
   }
 
-  /// The same for x, at the end.
-  __device__ float finish(const HeadLayout& l, int cols, float factor, float* lines) const {
+ private:
+  __device__ static float put(const float (&sums)[4], int first, int entries, const HeadLayout& l,
+                              float factor, float* lines) {
     const Lane lane;
     float with_bias = 0.0F;
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int column = e / 4 * 8 + 2 * lane.t + e % 2;
-      if (column >= cols) continue;
-      float& place = lines[(lane.g + e % 4 / 2 * 8) * l.line_pitch + column];
-      with_bias += along_x[e / 4][e % 4] * place;
-      place = along_x[e / 4][e % 4] * factor;
+    for (int e = 0; e < 4; ++e) {
+      const int entry = first + 2 * lane.t + e % 2;
+      if (entry >= entries) continue;
+      float& place = lines[(lane.g + e / 2 * 8) * l.line_pitch + entry];
+      with_bias += sums[e] * place;
+      place = sums[e] * factor;
     }
     return with_bias;
   }
@@ -122,11 +128,11 @@ struct DirectSums {
 
 /// The distance form, once the whole square is known: with ω = (gradient both ways round) /
 /// distance, dU_i = Σ_n ω_in (u_i − u_n), here u_i·Σω − ω·U with the same rounded ω in both.
-/// Returns this lane's share of Σ gradient · bias if wanted.
+/// Returns this lane's share of Σ gradient · bias, which is half of Σ ω · distance².
 template <class T>
 __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int own_row,
                                     const HeadNear<T>& near, const Padded<T>& square, float factor,
-                                    bool bias_wanted, float* lines) {
+                                    float* lines) {
   constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f803f80u : 0x3c003c00u;
   const Lane lane;
   const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
@@ -157,12 +163,9 @@ __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int 
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         float& square_distance = d[e / 4][e % 4];
-        const float inverse = fast_inverse_root(square_distance);
-        if (bias_wanted && on_grid[e % 4 / 2] && slot + e / 4 * 8 < l.grid_slots) {
-          const float2 pair = unpack<T>(one_way.r[e / 4 * 2 + e % 4 / 2]);
-          with_bias += (e % 2 ? pair.y : pair.x) * (square_distance * inverse);
-        }
-        square_distance = both[e / 4][e % 4] * inverse;
+        const float omega = both[e / 4][e % 4] * fast_inverse_root(square_distance);
+        with_bias = fmaf(omega, square_distance, with_bias);
+        square_distance = omega;
       }
       const auto omega = as_a<T>(d[0], d[1]);
       multiply_add(weight[axis], omega, FragmentB<T>{kOne, kOne});
@@ -190,7 +193,7 @@ __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int 
           factor * (weight[axis][e % 4 / 2 * 2] * u - others_share);
     }
   }
-  return with_bias;
+  return 0.5F * with_bias;
 }
 
 /// Gradients of given vectors, of this lane's patch and axis; all sets get the same where the
@@ -213,14 +216,14 @@ __device__ void write_line(const HeadBackward& p, const LineWalk& walk, std::int
 /// This block's partial sums of the tables' gradients: binsᵀ · source, sixteen table rows and
 /// sixteen channels a turn. `source`: LanePlaces::b_columns of the tokens.
 template <class T, int Size>
-__device__ void add_table_gradients(const HeadBackward& p, int set, bool first,
-                                    const Padded<T>& bins, std::uint32_t source) {
-  const auto& l = p.forward.layout;
+__device__ void add_table_gradients(const HeadBackward& p, const HeadPlan& plan, int set,
+                                    bool first, const Padded<T>& bins, std::uint32_t source) {
+  const auto& l = plan.layout;
   const auto& axes = p.forward.stage.axes;
-  const int head_size = p.forward.attention.geometry.head_size;
+  const int head_size = plan.geometry.head_size;
   const Lane lane;
   const std::uint32_t turned = bins.b_rows(0);
-  float* const partial = p.dtables + (std::int64_t(blockIdx.x) * p.forward.stage.sets + set) *
+  float* const partial = p.dtables + (std::int64_t(blockIdx.x) * plan.sets + set) *
                                          (axes[0].positions + axes[1].positions) * head_size;
   constexpr int kAcross = Size / 16;
 #pragma unroll 1
@@ -240,7 +243,7 @@ __device__ void add_table_gradients(const HeadBackward& p, int set, bool first,
     }
     float c[2][4] = {};
     const std::uint32_t from = next_columns<Size>(source, column);
-#pragma unroll 2
+#pragma unroll 4
     for (int slot = 0; slot < l.grid_slots; slot += 16) {
       FragmentA<T> a;
       std::uint32_t b[4];

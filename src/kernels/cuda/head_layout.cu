@@ -1,6 +1,5 @@
 #include "kernels/cuda/head_layout.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/tile.cuh"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +7,6 @@
 
 namespace sape2::kernels::cuda {
 namespace {
-
-using Rows = Tile<Bf16>;  // any 16-bit type
 
 int multiprocessors() {
   constexpr int kRemembered = 64;
@@ -24,77 +21,44 @@ int multiprocessors() {
   return count;
 }
 
-/// Hands out shared memory.
-struct Places {
-  int used = 0;
-  int take(int bytes) {
-    const int begin = used;
-    used += round_up(bytes, 128);
-    return begin;
-  }
-};
-
-void place(HeadLayout& l, int head_size, bool distance, int sets, bool backward) {
-  const int tokens = Rows::bytes(l.slots, head_size);
-  const int lines = l.slots * l.line_pitch * 4;
-  const int bins = l.slots * l.bins_pitch, near = l.slots * l.near_pitch;
-  const int sets_apart = distance ? sets : 1;
-  Places places;
-  l.q = places.take(tokens);
-  l.k = places.take(tokens);
-  l.v = l.reload ? l.q : places.take(tokens);
-  l.scratch = 16 * 4 * (l.value_pitch + (distance || !backward ? sets_apart * l.line_pitch : 0));
-  if (backward) {
-    // Once the weights' gradients are known nobody needs dout any more.
-    l.dout = places.take(std::max(tokens, distance ? sets_apart * lines : bins));
-    l.square_pitch = round_up(std::max(l.slots * 2, l.scratch / 16), 32) + 16;
-    l.square = places.take(l.slots * l.square_pitch);
-    l.deltas = places.take(l.slots * 4);
-    if (distance) {
-      l.lines = l.dout;
-      l.near = places.take(sets_apart * std::max(near, bins));
-      l.bins = l.near;
-    } else {
-      l.lines = places.take(lines);
-      l.bins = l.dout;
-    }
-  } else {
-    l.square = places.take(l.warps * l.scratch);
-    if (distance) l.near = places.take(sets_apart * near);
-  }
-  if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
-  l.tables = places.take(sets * Rows::bytes(l.table_rows, head_size));
-  l.tokens = places.take(l.slots * 2);
-  l.bytes = places.used;
+/// Which compiled grid these sizes belong to.
+HeadGrid usual_grid(const Geometry& g, BiasForm form, const AxisLines* axes, int sets) {
+  if (axes == nullptr || sets != 1 || g.prefix != 0) return HeadGrid::any;
+  if (form != BiasForm::direct && form != BiasForm::distance) return HeadGrid::any;
+  if (g.rows != g.cols || (g.rows != 7 && g.rows != 8 && g.rows != 14)) return HeadGrid::any;
+  const auto grid = static_cast<HeadGrid>(g.rows);
+  if (grid == HeadGrid::fourteen && head_size_compiled(g.head_size) != 64) return HeadGrid::any;
+  const auto sizes = usual_sizes(grid, form, head_size_compiled(g.head_size));
+  // Fewer table rows than usual would change where the second table stands.
+  for (int axis = 0; axis < 2; ++axis)
+    if (round_up(axes[axis].positions + 1, 16) != round_up(sizes.positions[axis] + 1, 16))
+      return HeadGrid::any;
+  return grid;
 }
 
 }  // namespace
 
 HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, int sets,
                        bool backward) {
-  HeadLayout l{};
   const int head_size = head_size_compiled(g.head_size);
-  if (head_size == 0 || g.cols > 16 || g.tokens > kHeadMostSlots) return l;
-  l.row_width = g.cols <= 8 ? 8 : 16;
-  l.grid_slots = g.rows * l.row_width;
-  l.slots = round_up(l.grid_slots + g.prefix, 16);
-  l.warps = l.slots / 16;
-  if (l.slots > kHeadMostSlots) return l;
-  if (axes != nullptr) {
-    l.second_table = round_up(axes[0].positions + 1, 16);
-    l.table_rows = l.second_table + round_up(axes[1].positions + 1, 16);
-    l.value_pitch = l.table_rows + 1;
-    l.bins_pitch = l.table_rows * 2 + 16;
+  if (head_size == 0 || g.cols > 16 || g.tokens > kHeadMostSlots) return {};
+  const auto grid = usual_grid(g, form, axes, sets);
+  HeadLayout l{};
+  if (grid != HeadGrid::any) {
+    l = usual_layout(grid, form, head_size, backward);
+  } else {
+    HeadSizes sizes{.row_width = g.cols <= 8 ? 8 : 16,
+                    .rows = g.rows,
+                    .prefix = g.prefix,
+                    .head_size = head_size,
+                    .sets = sets};
+    if (axes != nullptr)
+      for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = axes[axis].positions;
+    l = head_layout(sizes, form, backward, false, false);
+    if (backward && l.bytes > shared_memory_limit())
+      l = head_layout(sizes, form, backward, true, false);
   }
-  if (form != BiasForm::none) l.line_pitch = (l.row_width + g.rows) | 1;
-  l.near_pitch = (16 + round_up(g.rows, 16)) * 2 + 16;
-  const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
-  place(l, head_size, distance, sets, backward);
-  if (backward && l.bytes > shared_memory_limit()) {
-    l.reload = true;
-    place(l, head_size, distance, sets, backward);
-  }
-  if (l.bytes > shared_memory_limit()) l.bytes = 0;
+  if (l.slots > kHeadMostSlots || l.bytes > shared_memory_limit()) l.bytes = 0;
   return l;
 }
 
@@ -110,7 +74,7 @@ bool fits_head(const Geometry& g, DType dtype, float scale, BiasForm form, const
 int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout) {
   constexpr int kReserved = 1024;  // of a block's shared memory, by the system
   const int by_memory = (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
-  const int by_registers = head_warps(g.head_size, form) / layout.warps;
+  const int by_registers = head_warps(g.head_size, form, layout.grid) / layout.warps;
   const int resident = std::max(1, std::min(by_memory, by_registers));
   const std::int64_t images = g.batch_heads / g.heads;
   const std::int64_t turns = std::max(1, resident * multiprocessors() / g.heads);

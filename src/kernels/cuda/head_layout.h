@@ -2,14 +2,29 @@
 
 #include "kernels/cuda/lines.h"
 #include "kernels/cuda/params.h"
+#include "kernels/cuda/tile.cuh"
 
 /// Small grids: a block of threads holds a whole head, and nothing between inputs and outputs
 /// leaves the chip. Here: for which sizes, and what lies where in the block's shared memory.
 namespace sape2::kernels::cuda {
 
+/// Square grids for which kernels are compiled that know their sizes, by the side: without prefix
+/// tokens, with one pair of tables, for the two named settings.
+enum class HeadGrid : std::uint8_t { any = 0, seven = 7, eight = 8, fourteen = 14 };
+
+__host__ __device__ constexpr int grid_side(HeadGrid grid) {
+  return static_cast<int>(grid);
+}
+
+/// The span that goes with a form in the named settings.
+__host__ __device__ constexpr Span usual_span(BiasForm form) {
+  return form == BiasForm::direct ? Span::between : Span::suffix;
+}
+
 /// Tokens stand in slots: grid rows padded to 8 or 16, so that eight neighbouring slots share a
 /// grid row, then the prefix tokens. A warp owns 16 slots, as queries and as keys.
 struct HeadLayout {
+  HeadGrid grid;
   int row_width;   // slots of a grid row: 8 or 16
   int grid_slots;  // of the whole grid
   int slots, warps;
@@ -25,7 +40,9 @@ struct HeadLayout {
 
   // Where things begin, in bytes.
   int q, k, v, dout;
-  int square;   // forward: a warp's scratch; backward: also weights, then their gradients
+  int square;   // forward: a warp's scratch; backward: also weights
+  int logits;   // gradients of logits: the square again, or another one
+  int vectors;  // distance form, backward: exact vectors, a warp's in its rows of a square
   int lines;    // direct form: vectors, then their gradients; distance form: their gradients
   int tables;   // 16 bits
   int bins;     // gradients of table values, 16 bits
@@ -52,10 +69,111 @@ constexpr int head_size_compiled(int head_size) {
 }
 
 /// Warps of a multiprocessor that registers suffice for. Those of small heads get fewer registers
-/// each, as 24 warps hide each other's waits better than 16; distances need the registers.
-constexpr int head_warps(int head_size, BiasForm form) {
+/// each, as 24 warps hide each other's waits better than 16; distances need the registers, except
+/// where the compiler knows the grid.
+constexpr int head_warps(int head_size, BiasForm form, HeadGrid grid) {
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
-  return head_size <= 16 && !distance ? 24 : kHeadMostWarps;
+  const bool usual = grid == HeadGrid::seven || grid == HeadGrid::eight;
+  if (head_size <= 16) return distance && !usual ? kHeadMostWarps : 24;
+  return head_size <= 32 && usual && !distance ? 24 : kHeadMostWarps;
+}
+
+/// What a layout follows from.
+struct HeadSizes {
+  int row_width, rows, prefix;
+  int head_size;     // compiled
+  int positions[2];  // reachable table rows by axis; 0: no tables
+  int sets;
+};
+
+/// Those of a usual grid.
+__host__ __device__ constexpr HeadSizes usual_sizes(HeadGrid grid, BiasForm form, int head_size) {
+  const int side = grid_side(grid);
+  const int positions = form == BiasForm::direct ? 2 * side - 1 : side + 1;
+  return {side <= 8 ? 8 : 16, side, 0, head_size, {positions, positions}, 1};
+}
+
+/// Hands out shared memory.
+struct HeadPlaces {
+  int used = 0;
+  __host__ __device__ constexpr int take(int bytes) {
+    const int begin = used;
+    used += round_up(bytes, 128);
+    return begin;
+  }
+};
+
+/// Known to the compiler where the sizes are.
+__host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasForm form,
+                                                     bool backward, bool reload, bool two_squares) {
+  using Rows = Tile<Bf16>;  // any 16-bit type
+  const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
+  HeadLayout l{};
+  l.reload = reload;
+  l.row_width = s.row_width;
+  l.grid_slots = s.rows * l.row_width;
+  l.slots = round_up(l.grid_slots + s.prefix, 16);
+  l.warps = l.slots / 16;
+  if (s.positions[0] > 0) {
+    l.second_table = round_up(s.positions[0] + 1, 16);
+    l.table_rows = l.second_table + round_up(s.positions[1] + 1, 16);
+    l.value_pitch = l.table_rows + 3;
+    l.bins_pitch = l.table_rows * 2 + 16;
+  }
+  // Pitches that spread over the banks both what lanes of one row and of one column touch.
+  if (form != BiasForm::none) l.line_pitch = (l.row_width + s.rows) | 1;
+  if (l.line_pitch % 16 == 1) l.line_pitch += 2;
+  l.near_pitch = (16 + round_up(s.rows, 16)) * 2 + 16;
+
+  const int tokens = Rows::bytes(l.slots, s.head_size);
+  const int lines = l.slots * l.line_pitch * 4;
+  const int bins = l.slots * l.bins_pitch, near = l.slots * l.near_pitch;
+  const int sets_apart = distance ? s.sets : 1;
+  const auto more = [](int a, int b) { return a > b ? a : b; };
+  HeadPlaces places;
+  l.q = places.take(tokens);
+  l.k = places.take(tokens);
+  // Once the weights' gradients are known nobody needs v any more and, where weights and gradients
+  // share a square, dout neither.
+  const int reused = backward ? more(tokens, distance ? sets_apart * lines : bins) : tokens;
+  l.v = l.reload ? l.q : places.take(two_squares ? reused : tokens);
+  l.scratch = 16 * 4 * (l.value_pitch + (distance || !backward ? sets_apart * l.line_pitch : 0));
+  if (backward) {
+    l.dout = places.take(two_squares ? tokens : reused);
+    const int in_square = two_squares ? 4 * l.value_pitch : l.scratch / 16;
+    l.square_pitch = (round_up(more(l.slots * 2, in_square), 16) / 16 | 1) * 16;
+    l.square = places.take(l.slots * l.square_pitch);
+    l.logits = two_squares ? places.take(l.slots * l.square_pitch) : l.square;
+    l.vectors = two_squares ? l.logits : l.square + 64 * l.value_pitch;
+    l.deltas = places.take(l.slots * 4);
+    if (distance) {
+      l.lines = two_squares ? l.v : l.dout;
+      l.near = places.take(sets_apart * more(near, bins));
+      l.bins = l.near;
+    } else {
+      l.lines = places.take(lines);
+      l.bins = two_squares ? l.v : l.dout;
+    }
+  } else {
+    l.square = places.take(l.warps * l.scratch);
+    if (distance) l.near = places.take(sets_apart * near);
+  }
+  if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
+  l.tables = places.take(s.sets * Rows::bytes(l.table_rows, s.head_size));
+  l.tokens = places.take(l.slots * 2);
+  l.bytes = places.used;
+  return l;
+}
+
+/// Weights and gradients have a square each where that costs no block its place, which saves
+/// waiting. Heads of fourteen rows fit into a block's 227 KB without q and v at once.
+__host__ __device__ constexpr HeadLayout usual_layout(HeadGrid grid, BiasForm form, int head_size,
+                                                      bool backward) {
+  auto l = head_layout(usual_sizes(grid, form, head_size), form, backward,
+                       backward && grid == HeadGrid::fourteen,
+                       grid != HeadGrid::fourteen && head_size == 64);
+  l.grid = grid;
+  return l;
 }
 
 /// `axes`: null without tables. `bytes` is 0 where a head does not fit.

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/head_attention.h"
 #include "kernels/cuda/head_matrix.cuh"
+#include "kernels/cuda/softmax.cuh"
 
 /// Stage 1 of a warp's 16 patches. Scores along lines are read off q·k; then a lane takes one patch
 /// and one axis and walks along that line: lanes 0–15 rows of the grid, lanes 16–31 columns.
@@ -20,7 +20,7 @@ struct LineWalk {
       : between(span == Span::between) {
     const int y = l.row_width == 16 ? slot / 16 : slot / 8, x = slot & (l.row_width - 1);
     length = axis ? g.rows : g.cols;
-    if (y >= g.rows || x >= g.cols) return;
+    if (l.grid != HeadGrid::eight && (y >= g.rows || x >= g.cols)) return;
     is_patch = true;
     own = axis ? y : x;
     steps = between ? length - 1 : length;
@@ -55,16 +55,19 @@ struct TablePlace {
 };
 
 __device__ inline float gate_of(float x) {
-  return __fdividef(1.0F, 1.0F + __expf(-x));
+  float gate;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(gate) : "f"(1.0F + power_of_2(-kLog2E * x)));
+  return gate;
 }
 
 /// A head's tables of all sets, rounded, below each other.
 template <class T, int Size>
-__device__ void load_tables(const HeadForward& p, int head, unsigned char* shared) {
-  const auto& l = p.layout;
-  const int head_size = p.stage.geometry.head_size;
+__device__ void load_tables(const HeadForward& p, const HeadPlan& plan, int head,
+                            unsigned char* shared) {
+  const auto& l = plan.layout;
+  const int head_size = plan.geometry.head_size;
   constexpr int kPairs = Size / 2;
-  for (int set = 0; set < p.stage.sets; ++set)
+  for (int set = 0; set < plan.sets; ++set)
 #pragma unroll
     for (int axis = 0; axis < 2; ++axis) {
       const auto& lines = p.stage.axes[axis];
@@ -97,7 +100,7 @@ __device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, S
   float* const top = lines + lane.g * l.line_pitch;
   float* const bottom = top + 8 * l.line_pitch;
   if (l.row_width == 8) {  // sixteen slots: two grid rows
-#pragma unroll 2
+#pragma unroll 4
     for (int slot = 0; slot < l.grid_slots; slot += 16) {
       float c[2][4];
       multiply(c, q, keys + slot * kRowBytes<Size>);
@@ -119,7 +122,7 @@ __device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, S
     }
     return;
   }
-#pragma unroll 2
+#pragma unroll 4
   for (int slot = 0; slot < l.grid_slots; slot += 16) {  // one grid row
     float c[2][4];
     multiply(c, q, keys + slot * kRowBytes<Size>);
@@ -142,11 +145,11 @@ __device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, S
 /// a·table of the warp's patches, summed over the sets from `first` on, as values[row][table row].
 /// `tables`: LanePlaces::b_rows of the first table; `own_k`: LanePlaces::a of the warp's keys.
 template <class T, int Size>
-__device__ void table_values(const HeadForward& p, std::uint32_t tables, int first, int sets,
-                             const RowsAsA<T, Size>& q, std::uint32_t own_k, float* values) {
+__device__ void table_values(const HeadForward& p, const HeadLayout& l, std::uint32_t tables,
+                             int first, int sets, const RowsAsA<T, Size>& q, std::uint32_t own_k,
+                             float* values) {
   const Lane lane;
-  const auto& l = p.layout;
-#pragma unroll 1
+#pragma unroll 2
   for (int row = 0; row < l.table_rows; row += 16) {
     float c[2][4] = {};
     for (int set = first; set < first + sets; ++set) {

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/head_lines.cuh"
 #include "kernels/cuda/head_near.cuh"
+#include "kernels/cuda/head_usual_lines.cuh"
 
 /// Scores of a warp's 16 queries with sixteen keys, made logits.
 namespace sape2::kernels::cuda {
@@ -30,10 +31,10 @@ struct HeadLogits {
   float less_row[2];
 
   /// `lines`: the warp's vectors, for the direct form.
-  __device__ HeadLogits(const HeadForward& p, int head, const float* lines, float unit,
-                        const float (&less)[2])
+  __device__ HeadLogits(const HeadForward& p, const HeadPlan& plan, int head, const float* lines,
+                        float unit, const float (&less)[2])
       : scale(p.attention.scale * unit), factor(bias_factor<Form>(p.attention, head) * unit) {
-    const auto& l = p.layout;
+    const auto& l = plan.layout;
     const Lane lane;
     along_y = lines + lane.g * l.line_pitch + l.row_width;
     second_row = 8 * l.line_pitch;
@@ -48,14 +49,14 @@ struct HeadLogits {
         float value = 0.0F;
         if constexpr (Form == BiasForm::direct)
           value = factor * lines[(lane.g + e / 2 * 8) * l.line_pitch + x];
-        along_x[eight][e] = x < p.attention.geometry.cols ? value - less[e / 2] : -INFINITY;
+        along_x[eight][e] = x < plan.geometry.cols ? value - less[e / 2] : -INFINITY;
       }
   }
 
-  __device__ void make(float (&c)[2][4], const HeadForward& p, int slot) const {
+  __device__ void make(float (&c)[2][4], const HeadPlan& plan, int slot) const {
 #pragma unroll
     for (int piece = 0; piece < 2; ++piece) {
-      if (slot + 8 * piece < p.layout.grid_slots) {
+      if (slot + 8 * piece < plan.layout.grid_slots) {
         float y[2] = {0.0F, 0.0F};
         if constexpr (Form == BiasForm::direct) {
           const float* const at = along_y + (slot / 8 + piece >> shift);
@@ -66,10 +67,10 @@ struct HeadLogits {
         for (int e = 0; e < 4; ++e)
           c[piece][e] = fmaf(c[piece][e], scale, along_x[piece][e] + y[e / 2]);
       } else {
-        const int first = slot + 8 * piece - p.layout.grid_slots + 2 * Lane().t;
+        const int first = slot + 8 * piece - plan.layout.grid_slots + 2 * Lane().t;
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          c[piece][e] = first + e % 2 < p.attention.geometry.prefix
+          c[piece][e] = first + e % 2 < plan.geometry.prefix
                             ? fmaf(c[piece][e], scale, -less_row[e / 2])
                             : -INFINITY;
       }
@@ -77,21 +78,18 @@ struct HeadLogits {
   }
 
   /// Adds one set's distances.
-  __device__ void add_distances(float (&c)[2][4], const HeadForward& p, const HeadNear<T>& near,
+  __device__ void add_distances(float (&c)[2][4], const HeadPlan& plan, const HeadNear<T>& near,
                                 const NearRows<T>& rows, const bool (&on_grid)[2], int slot) const {
     float d[2][2][4];
     rows.squared(d[0], near, 0, slot);
     rows.squared(d[1], near, 1, slot);
 #pragma unroll
     for (int piece = 0; piece < 2; ++piece)
-      if (slot + 8 * piece < p.layout.grid_slots) {
+      if (slot + 8 * piece < plan.layout.grid_slots) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          // Written so that a number that is none stays so.
-          const float x = d[0][piece][e] < 0.0F ? 0.0F : d[0][piece][e];
-          const float y = d[1][piece][e] < 0.0F ? 0.0F : d[1][piece][e];
-          c[piece][e] =
-              fmaf(on_grid[e / 2] ? factor : 0.0F, fast_root(x) + fast_root(y), c[piece][e]);
+          const float both = fast_root(d[0][piece][e]) + fast_root(d[1][piece][e]);
+          c[piece][e] = fmaf(on_grid[e / 2] ? factor : 0.0F, both, c[piece][e]);
         }
       }
   }
@@ -123,17 +121,18 @@ struct StageOnePlaces {
 
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
 /// set behind the other; `values` is scratch.
-template <bool Keep, BiasForm Form, class T, int Size>
-__device__ void make_vectors(const HeadForward& p, int own_row, int head, std::int64_t batch_head,
-                             const RowsAsA<T, Size>& q, const StageOnePlaces& places, float* lines,
-                             float* values, const KeptLine<kHeadSets<Form>>& kept) {
+template <bool Keep, BiasForm Form, HeadGrid Grid, class T, int Size>
+__device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row, int head,
+                             std::int64_t batch_head, const RowsAsA<T, Size>& q,
+                             const StageOnePlaces& places, float* lines, float* values,
+                             const KeptLine<kHeadSets<Form>>& kept) {
   constexpr int kSets = kHeadSets<Form>;
-  const auto& l = p.layout;
+  const auto& l = plan.layout;
   const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16;
-  const LineWalk walk(l, p.attention.geometry, p.stage.span, own_row + row, axis);
+  const LineWalk walk(l, plan.geometry, plan.span, own_row + row, axis);
   const int in_line = row * l.line_pitch + axis * l.row_width;
-  const int merged = Form == BiasForm::direct ? p.stage.sets : 1;
-  if (!p.has_tables) {
+  const int merged = Form == BiasForm::direct ? plan.sets : 1;
+  if (!plan.has_tables) {
 #pragma unroll
     for (int set = 0; set < kSets; ++set)
       read_line<T>(p, walk, batch_head, own_row + row, axis, set, merged,
@@ -148,11 +147,16 @@ __device__ void make_vectors(const HeadForward& p, int own_row, int head, std::i
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
     __syncwarp();
-    table_values<T, Size>(p, places.tables, set, merged, q, places.own_k, values);
+    table_values<T, Size>(p, l, places.tables, set, merged, q, places.own_k, values);
     __syncwarp();
-    walk_line<Keep>(walk, p.stage.axes[axis], gates, scores + in_line,
-                    values + row * l.value_pitch + axis * l.second_table,
-                    lines + set * 16 * l.line_pitch + in_line, set, kept);
+    const float* const own_values = values + row * l.value_pitch + axis * l.second_table;
+    if constexpr (Grid == HeadGrid::any) {
+      walk_line<Keep>(walk, p.stage.axes[axis], gates, scores + in_line, own_values,
+                      lines + set * 16 * l.line_pitch + in_line, set, kept);
+    } else {
+      walk_usual_line<Keep, grid_side(Grid), usual_span(Form)>(walk, p.stage.axes[axis], gates,
+                                                               scores + in_line, own_values, kept);
+    }
   }
   __syncwarp();
 }

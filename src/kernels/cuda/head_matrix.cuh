@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/head_layout.h"
+#include "kernels/cuda/head_plan.cuh"
 #include "kernels/cuda/mma.cuh"
 
 /// Matrices of a whole head in shared memory. Tokens and tables are `Tile`s of `Size` columns; they
@@ -111,16 +111,6 @@ struct Padded {
   }
 };
 
-/// The token of every slot.
-__device__ inline void note_tokens(const HeadLayout& l, const Geometry& g, std::int16_t* tokens) {
-  for (int slot = threadIdx.x; slot < l.slots; slot += blockDim.x) {
-    const int y = slot / l.row_width, x = slot % l.row_width;
-    const int prefix = slot - l.grid_slots;
-    tokens[slot] = y < g.rows ? (x < g.cols ? g.prefix + y * g.cols + x : -1)
-                              : (prefix < g.prefix ? prefix : -1);
-  }
-}
-
 /// Copies a warp's sixteen slots, a few 16-byte pieces a lane.
 template <class T, int Size>
 struct SlotCopies {
@@ -128,11 +118,12 @@ struct SlotCopies {
   int tokens[kSweeps];
   int first, column;
 
-  __device__ SlotCopies(const std::int16_t* all, int first_slot) : first(first_slot) {
+  __device__ SlotCopies(const HeadPlan& plan, const std::int16_t* all, int first_slot)
+      : first(first_slot) {
     const int lane = threadIdx.x % 32;
     column = lane % kLanes * 8;
 #pragma unroll
-    for (int sweep = 0; sweep < kSweeps; ++sweep) tokens[sweep] = all[row(sweep)];
+    for (int sweep = 0; sweep < kSweeps; ++sweep) tokens[sweep] = token_of(plan, all, row(sweep));
   }
   __device__ int row(int sweep) const {
     return first + (sweep * 32 + threadIdx.x % 32) / kLanes;
@@ -167,12 +158,13 @@ struct SlotCopies {
 /// A warp's sixteen rows of a result, times `factor`, to the tokens in its slots.
 template <class T, int Pieces>
 __device__ void store_slots(const HeadView<T>& to, const float (&c)[Pieces][4],
-                            const std::int16_t* own_tokens, const float (&factor)[2],
-                            const Geometry& g) {
+                            const std::int16_t* tokens, int own_row, const float (&factor)[2],
+                            const HeadPlan& plan) {
   const Lane lane;
+  const auto& g = plan.geometry;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int token = own_tokens[lane.g + 8 * half];
+    const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
     if (token < 0) continue;
     T* const row = to.row(token);
     if (g.aligned && g.head_size == Pieces * 8) {
@@ -189,19 +181,6 @@ __device__ void store_slots(const HeadView<T>& to, const float (&c)[Pieces][4],
 /// Where eight neighbouring slots stand: their grid row, or −1.
 __device__ inline int grid_row(const HeadLayout& l, int first) {
   return first < l.grid_slots ? (l.row_width == 16 ? first / 16 : first / 8) : -1;
-}
-
-/// The sum over a block of any number of warps, in a fixed order; for thread 0.
-__device__ inline float head_sum(float x, float* shared) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-  __syncthreads();
-  float sum = 0.0F;
-  if (threadIdx.x == 0)
-    for (int warp = 0; warp < blockDim.x / 32; ++warp) sum += shared[warp];
-  return sum;
 }
 
 }  // namespace sape2::kernels::cuda

@@ -7,9 +7,12 @@
 /// equal vectors are at distance exactly 0.
 namespace sape2::kernels::cuda {
 
+/// √x, 0 where x is, by rounding, less than 0; no number stays none.
 __device__ inline float fast_root(float x) {
   float root;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(x));
+  asm("{.reg .f32 t;\n max.NaN.f32 t, %1, 0f00000000;\n sqrt.approx.ftz.f32 %0, t;}\n"
+      : "=f"(root)
+      : "f"(x));
   return root;
 }
 /// 1/√x, 0 where x is 0 or, by rounding, less.
@@ -20,7 +23,7 @@ __device__ inline float fast_inverse_root(float x) {
 }
 
 /// The shift is the mean of a few patches spread over the grid.
-inline constexpr int kHeadShiftSamples = 16;
+inline constexpr int kHeadShiftSamples = 4;
 
 /// One set of a head's vectors, x in columns 0–15, y behind them.
 template <class T>
@@ -37,29 +40,36 @@ struct HeadNear {
         slots(l.slots),
         long_y(l.near_pitch > 5 * 16) {}
 
-  /// This warp's rows; `line_of(slot)` finds the exact vectors of any slot.
+  /// This warp's rows; `line_of(slot)` finds the exact vectors of any slot, a warp's at the lines'
+  /// pitch.
   template <class LineOf>
   __device__ void make(const HeadLayout& l, const Geometry& g, int own_row, LineOf line_of) const {
     const int lane = threadIdx.x % 32, width = long_y ? 48 : 32;
-    const int patches = g.rows * g.cols, samples = min(kHeadShiftSamples, patches);
-    const int patch = min(lane, samples - 1) * (patches / samples);
-    const int sample = patch / g.cols * l.row_width + patch % g.cols;
-    for (int first = 0; first < width; first += 32) {
-      const int column = first + lane, axis = column >= kSecond, entry = column - axis * kSecond;
-      const bool used = column < width && entry < (axis ? g.rows : g.cols);
-      const int place = used ? entry + axis * l.row_width : 0;
-      float shift = 0.0F;
-#pragma unroll 4
-      for (int s = 0; s < samples; ++s)
-        shift += line_of(__shfl_sync(0xffffffffu, sample, s))[place];
-      shift /= samples;
+    const int sampled = lane % kHeadShiftSamples * (g.rows * g.cols) / kHeadShiftSamples;
+    const int sample = sampled / g.cols * l.row_width + sampled % g.cols;
+    const float* const own_lines = line_of(own_row);
+    for (int first = 0; first < width; first += 32) {  // two neighbours and every second row a lane
+      const int column = first + lane % 16 * 2, axis = column >= kSecond;
+      const int entry = column - axis * kSecond, left = (axis ? g.rows : g.cols) - entry;
+      const int place = left > 0 ? entry + axis * l.row_width : 0, next = left > 1 ? place + 1 : 0;
+      float shift = 0.0F, next_shift = 0.0F;
+#pragma unroll
+      for (int s = 0; s < kHeadShiftSamples; ++s) {
+        const float* const line = line_of(__shfl_sync(0xffffffffu, sample, s));
+        shift += line[place];
+        next_shift += line[next];
+      }
+      shift /= kHeadShiftSamples;
+      next_shift /= kHeadShiftSamples;
       if (column >= width) continue;
 #pragma unroll 4
-      for (int row = 0; row < 16; ++row) {
+      for (int row = lane / 16; row < 16; row += 2) {
         const int slot = own_row + row;
-        const bool patch_here = slot < l.grid_slots && (slot & (l.row_width - 1)) < g.cols;
-        tile.row(slot)[column] =
-            narrow<T>(used && patch_here ? line_of(slot)[place] - shift : 0.0F);
+        const bool patch = slot < l.grid_slots && (slot & (l.row_width - 1)) < g.cols;
+        const float* const line = own_lines + row * l.line_pitch;
+        *reinterpret_cast<std::uint32_t*>(tile.row(slot) + column) =
+            pack<T>(patch && left > 0 ? line[place] - shift : 0.0F,
+                    patch && left > 1 ? line[next] - next_shift : 0.0F);
       }
     }
     __syncwarp();

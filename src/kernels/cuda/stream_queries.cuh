@@ -181,9 +181,9 @@ __global__ void __launch_bounds__(kThreads, 3)
   const float factor = Form == BiasForm::none
                            ? 0.0F
                            : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
-  [[maybe_unused]] StreamDirect<T, Wide, kKeepsX<Wide>> direct(p, columns, block.batch_head, row, y_rows,
-                                                       factor * kLog2E,
-                                                       reinterpret_cast<float*>(direct_x));
+  [[maybe_unused]] StreamDirect<T, Wide, kKeepsX<Wide>> direct(p, columns, block.batch_head, row,
+                                                               y_rows, factor * kLog2E,
+                                                               reinterpret_cast<float*>(direct_x));
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block.batch_head, row,
                                                                  factor);
   float dq[8][4] = {};

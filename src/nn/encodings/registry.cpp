@@ -1,4 +1,5 @@
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/nearest_name.h"
 

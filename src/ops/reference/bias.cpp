@@ -2,14 +2,39 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace sape2::ops::reference {
 namespace {
+
+at::Tensor subtracted_distances(const at::Tensor& some, const at::Tensor& all) {
+  constexpr int64_t kNeverAsMatrixProduct = 2;
+  return at::cdist(some, all, 2.0, kNeverAsMatrixProduct);
+}
 
 /// ‖u_i − u_n‖ for pairs by subtraction: exactly 0 for equal vectors, where the derivative is 0
 /// too.
 at::Tensor distances(const at::Tensor& some, const at::Tensor& all) {
-  constexpr int64_t kNeverAsMatrixProduct = 2;
-  return at::cdist(some, all, 2.0, kNeverAsMatrixProduct);
+  // On a GPU LibTorch's way back keeps a number for each pair and entry, and counts them in 32
+  // bits: large problems are cut into pieces, of several heads or of some rows of one.
+  constexpr int64_t kMost = int64_t{1} << 29;
+  const int64_t of_row = std::max<int64_t>(1, all.size(-2) * all.size(-1));
+  const int64_t of_head = some.size(-2) * of_row;
+  const auto heads = some.flatten(0, -3), others = all.flatten(0, -3);
+  if (!some.is_cuda() || heads.size(0) * of_head <= kMost) return subtracted_distances(some, all);
+  const int64_t heads_at_once = std::max<int64_t>(1, kMost / of_head);
+  const int64_t rows_at_once = std::max<int64_t>(1, kMost / (heads_at_once * of_row));
+  std::vector<at::Tensor> whole;
+  for (int64_t head = 0; head < heads.size(0); head += heads_at_once) {
+    const int64_t count = std::min(heads_at_once, heads.size(0) - head);
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : heads.narrow(0, head, count).split(rows_at_once, 1))
+      parts.push_back(subtracted_distances(part, others.narrow(0, head, count)));
+    whole.push_back(at::cat(parts, 1));
+  }
+  auto sizes = some.sizes().vec();
+  sizes.back() = all.size(-2);
+  return at::cat(whole, 0).view(sizes);
 }
 
 /// Entry x (`axis` −1) or y (`axis` −2) of each vector, for every patch of the grid.

@@ -96,7 +96,7 @@ at::Tensor interpolate(const at::Tensor& z, const at::Tensor& p, int64_t origin)
   // A NaN position reads position 0's row and stays NaN through its weight.
   const auto below = p.detach().floor();
   const auto row = [&](const at::Tensor& position) {
-    return z.gather(-1, position.nan_to_num(0).to(at::kLong) + origin);
+    return gathered(z, position.nan_to_num(0).to(at::kLong) + origin);
   };
   const auto weight = p - below;
   return weight * row(p.detach().ceil()) + (1 - weight) * row(below);

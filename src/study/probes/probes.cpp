@@ -2,6 +2,7 @@
 
 #include "sape2/data/shapes.h"
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 
@@ -19,7 +20,7 @@ ProbeResult run_probe(const std::string& name, nn::ViT& model, const ProbeOption
   if (name == "scale") return probe_scale(model, options);
   if (name == "translation") return probe_translation(model, options);
   if (name == "region") return probe_region(model, options);
-  throw Error("the probe " + nn::in_quotes(name) + " is not known; " +
+  throw Error("the probe " + in_quotes(name) + " is not known; " +
               nn::name_advice(name, probe_names()));
 }
 

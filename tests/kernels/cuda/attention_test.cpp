@@ -223,6 +223,28 @@ TEST_P(CudaAttention, SmallGridsAtTheirEdges) {
       }
 }
 
+/// Square grids for which 16-bit kernels know their sizes, with tables short and long, several
+/// images a block, and views of a packed tensor.
+TEST_P(CudaAttention, UsualSquareGrids) {
+  Random random(11);
+  int round = 0;
+  for (const std::int64_t side : {7, 8, 14})
+    for (const std::int64_t head_size : {16, 32, 64, 56})
+      for (const bool relative : {false, true}) {
+        Problem p;
+        p.shape = {side == 14 ? 2 : 3, 2, side, side, 0, head_size};
+        if (side == 8 && head_size == 16) p.shape.images = 450;
+        p.span = relative ? Span::between : Span::suffix;
+        p.form = relative ? Form::direct : Form::distance;
+        p.source = round++ % 3 == 0 ? Source::q : Source::k;
+        p.inside = round % 2 == 0;
+        p.tables_per_head = round % 4 == 0;
+        p.positions = default_positions(p);
+        if (round % 5 == 0) p.positions = relative ? side - side % 2 - 1 : side / 2;
+        expect_right(filled(p, random), GetParam(), round % 3 == 1);
+      }
+}
+
 TEST_P(CudaAttention, EqualPatchesHaveNoNoise) {
   Random random(3);
   Problem p;

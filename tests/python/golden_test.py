@@ -1,6 +1,6 @@
 """Holds the CUDA operators to the golden cases: float32 within 1e-4, 16 bits by the twofold rule.
 
-Run where there is a GPU:  python3 tests/python/cuda_golden.py path/to/libsape2_ops.so
+Run where there is a GPU:  python3 tests/python/golden_test.py path/to/libsape2_ops.so
 """
 
 import sys
@@ -8,6 +8,7 @@ import sys
 import torch
 
 import golden
+import plain_formula
 
 
 def arguments(tensors, metadata, dtype):
@@ -58,44 +59,9 @@ def ours(leaves, rows, cols, s):
 
 
 def plain(leaves, rows, cols, s):
-    """The formula in ordinary operations of the inputs' type."""
-    q, k, v = leaves["q"], leaves["k"], leaves["v"]
-    dtype, prefix = q.dtype, s["prefix"]
-    head = lambda t, axes: (t if t.dim() == 0 else t.view(-1, *[1] * axes)).to(dtype)
-    images, heads, tokens, size = q.shape
-    grid = lambda t: t[:, :, prefix:].reshape(images, heads, rows, cols, size)
-
-    def axis(a, table, turned):
-        turn = lambda t: t.transpose(2, 3) if turned else t
-        qq, kk, aa = turn(grid(q)), turn(grid(k)), turn(grid(a))
-        gates = torch.sigmoid(head(leaves["gate_scale"], 3) * (qq @ kk.mT) + head(leaves["gate_offset"], 3))
-        if s["span"] == "suffix":
-            p, origin = gates.flip(-1).cumsum(-1).flip(-1), 0
-        else:
-            p = gates.triu(1).cumsum(-1) - gates.tril(-1).flip(-1).cumsum(-1).flip(-1)
-            origin = table.shape[-2] // 2
-        p = p.clamp(-origin, table.shape[-2] - 1 - origin)
-        table = table.to(dtype)
-        z = aa @ (table.unsqueeze(1) if table.dim() == 3 else table).mT
-        low = p.detach().floor()
-        row = lambda at: z.gather(-1, at.long() + origin)
-        u = (p - low) * row(p.detach().ceil()) + (1 - p + low) * row(low)
-        return turn(u).reshape(images, heads, rows * cols, -1)
-
-    parts = {"q": ["q"], "k": ["k"], "qk": ["q", "k"]}[s["mode"]]
-    bias = 0
-    for index, part in enumerate(parts):
-        table = lambda n: leaves[n][index] if len(parts) == 2 else leaves[n]
-        ux, uy = axis(leaves[part], table("ex"), False), axis(leaves[part], table("ey"), True)
-        if s["form"] == "distance":
-            near = lambda u: torch.cdist(u.float(), u.float(), compute_mode="donot_use_mm_for_euclid_dist").to(dtype) if dtype != torch.float64 else torch.cdist(u, u, compute_mode="donot_use_mm_for_euclid_dist")
-            bias = bias + near(ux) + near(uy)
-        else:
-            bias = bias + (ux.unsqueeze(3) + uy.unsqueeze(4)).flatten(3)
-    bias = head(leaves["gain"], 2) * torch.nn.functional.pad(bias, (prefix, 0, prefix, 0))
-    scores = q @ k.mT
-    logits = s["scale"] * (scores + bias) if s["bias_inside"] else s["scale"] * scores + bias
-    return logits.softmax(-1) @ v
+    names = ("q", "k", "v", "ex", "ey")
+    numbers = {n: leaves[n] for n in ("gate_scale", "gate_offset", "gain")}
+    return plain_formula.sape2_attention(*(leaves[n] for n in names), rows, cols, **s, **numbers)
 
 
 def expected(tensors, metadata):
@@ -110,10 +76,51 @@ def expected(tensors, metadata):
     return result
 
 
+def run_cope(op, tensors, metadata, dtype):
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    leaves = {n: tensors[n].to("cuda", wide if n == "e" else dtype) for n in ("q", "k", "v", "e")}
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    out = op(*leaves.values(), float(metadata["scale"]))
+    out.backward(tensors["dout"].to("cuda", dtype))
+    results = {"out": out.detach().double()}
+    results.update({"d" + n: leaf.grad.double() for n, leaf in leaves.items()})
+    return results
+
+
+def our_cope(q, k, v, e, scale):
+    return torch.ops.sape2.cope_attention(q, k, v, e, scale=scale)
+
+
+def plain_cope(q, k, v, e, scale):
+    """The formula in ordinary operations of the inputs' type."""
+    scores = scale * (q @ k.mT)
+    positions = torch.sigmoid(scores).flip(-1).cumsum(-1).flip(-1).clamp(max=e.shape[0] - 1)
+    z = q @ e.to(q.dtype).mT
+    low = positions.detach().floor()
+    bias = (positions - low) * z.gather(-1, positions.detach().ceil().long())
+    bias = bias + (1 - positions + low) * z.gather(-1, low.long())
+    return (scores + bias).softmax(-1) @ v
+
+
+def expected_cope(tensors, metadata):
+    return {n: tensors[n].cuda() for n in ("out", "dq", "dk", "dv", "de")}
+
+
+def cases():
+    """(name, tensors, metadata, how the case is run, our operator, the formula, what comes out)."""
+    for case in golden.sape2_cases():
+        yield *case, run, ours, plain, expected
+    yield "cope", *golden.load(golden.FOLDER / "cope.safetensors"), run_cope, our_cope, plain_cope, expected_cope
+
+
 def main():
+    if not torch.cuda.is_available():
+        print("skipped: there is no GPU here")
+        return 0
     torch.ops.load_library(sys.argv[1])
     failures = 0
-    for name, tensors, metadata in golden.sape2_cases():
+    for name, tensors, metadata, run, ours, plain, expected in cases():
         exact = expected(tensors, metadata)
         line = [f"{name:34}"]
         got = run(ours, tensors, metadata, torch.float32)

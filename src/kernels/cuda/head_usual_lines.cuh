@@ -1,0 +1,136 @@
+#pragma once
+
+#include "kernels/cuda/head_lines.cuh"
+
+/// The walks of head_lines.cuh where lines are known to have `Length` patches: entry by entry in
+/// the order of the line, all at once, so that nothing but the running sums waits for anything.
+namespace sape2::kernels::cuda {
+
+/// Vectors of this lane's patch and axis, in the scores' place.
+template <bool Keep, int Length, Span Along>
+__device__ void walk_usual_line(const LineWalk& walk, const AxisLines& axis, const Gates& gates,
+                                float* line, const float* values, const KeptLine<1>& kept) {
+  const int origin = axis.origin;
+  const float low = -origin, high = axis.positions - 1 - origin;
+  float score[Length], position[Length];
+#pragma unroll
+  for (int m = 0; m < Length; ++m) {
+    score[m] = line[m];
+    position[m] = gates(score[m]);
+  }
+  if constexpr (Along == Span::suffix) {
+#pragma unroll
+    for (int m = Length - 2; m >= 0; --m) position[m] += position[m + 1];
+  } else {
+    float right = 0.0F, left = 0.0F;
+    float gate[Length];
+#pragma unroll
+    for (int m = 0; m < Length; ++m) {
+      gate[m] = position[m];
+      right = m > walk.own ? right + gate[m] : 0.0F;
+      position[m] = right;
+    }
+#pragma unroll
+    for (int m = Length - 1; m >= 0; --m) {
+      left = m < walk.own ? left - gate[m] : 0.0F;
+      position[m] += left;
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < Length; ++m) {
+    const float at = clamped(position[m], low, high);
+    const TablePlace place(at, origin);
+    const float below = values[place.row], slope = values[place.row + 1] - below;
+    line[m] = place.weight == 0.0F ? below : fmaf(place.weight, slope, below);
+    if constexpr (Keep) {
+      kept.at(m, 0) = at;
+      kept.at(m, 1) = score[m];
+      kept.at(m, kHeadKept) = at != position[m] || place.weight == 0.0F ? 0.0F : slope;
+    }
+  }
+}
+
+/// What was kept of a line, read ahead.
+template <int Length>
+struct UsualKept {
+  float position[Length], score[Length], slope[Length];
+
+  __device__ void read(const KeptLine<1>& kept) {
+#pragma unroll
+    for (int m = 0; m < Length; ++m) {
+      position[m] = kept.at(m, 0);
+      score[m] = kept.at(m, 1);
+      slope[m] = kept.at(m, kHeadKept);
+    }
+  }
+};
+
+/// The way back: gradients of vectors to those of table values, into `bins`, and of scores, added
+/// to the patch's row of the square in units of the logits' scale. Positions never fall along the
+/// line (Span::between) or against it (Span::suffix), so the table values' gradients are two
+/// running sums, written at every entry; what is written last stays.
+template <class T, int Length, Span Along>
+__device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
+                                     const AxisLines& axis, bool along_y, const Gates& gates,
+                                     float logit_scale, const float* gradients,
+                                     const UsualKept<Length>& kept, T* bins, T* row, int slot,
+                                     GateSums& sums) {
+  constexpr bool kSuffix = Along == Span::suffix;
+  const float unit = gates.scale / logit_scale;
+  const int column = slot & (l.row_width - 1);
+  T* const on_line = row + (along_y ? column : slot - column);
+  const int stride = along_y ? l.row_width : 1;
+  float d[Length], dt[Length];
+#pragma unroll
+  for (int m = 0; m < Length; ++m) d[m] = walk.is_patch ? gradients[m] : 0.0F;
+
+  float sum = 0.0F;
+#pragma unroll
+  for (int m = 0; m < Length; ++m) {
+    if (kSuffix || m < walk.own) sum = fmaf(d[m], kept.slope[m], sum);
+    dt[m] = kSuffix ? sum : m < walk.own ? -sum : 0.0F;
+  }
+  if constexpr (!kSuffix) {
+    sum = 0.0F;
+#pragma unroll
+    for (int m = Length - 1; m >= 0; --m) {
+      sum = fmaf(d[m], kept.slope[m], sum);
+      if (m > walk.own) dt[m] = sum;
+    }
+  }
+  // Both axes of a patch meet at the patch itself; there Span::between has no gradient.
+  float own_gradient = 0.0F;
+#pragma unroll
+  for (int m = 0; m < Length; ++m) {
+    const float gate = gates(kept.score[m]);
+    dt[m] *= gate * (1.0F - gate);
+    sums.scale += dt[m] * kept.score[m];
+    sums.offset += dt[m];
+    T& place = on_line[m * stride];
+    const T with_gate = narrow<T>(fmaf(unit, dt[m], widen(place)));
+    if (m != walk.own) place = with_gate;
+    if (m == walk.own) own_gradient = unit * dt[m];
+  }
+
+  int at = -16;  // the sums belong to rows `at` and `at + 1`
+  float lower = 0.0F, upper = 0.0F;
+#pragma unroll
+  for (int i = 0; i < Length; ++i) {
+    const int m = kSuffix ? Length - 1 - i : i;
+    const TablePlace place(kept.position[m], axis.origin);
+    const bool stays = place.row == at;
+    const float from_upper = place.row == at + 1 ? upper : 0.0F;
+    at = place.row;
+    lower = fmaf(-place.weight, d[m], (stays ? lower : from_upper) + d[m]);
+    upper = fmaf(place.weight, d[m], stays ? upper : 0.0F);
+    bins[at] = narrow<T>(lower);
+    bins[at + 1] = narrow<T>(upper);
+  }
+  if constexpr (kSuffix) {
+    own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
+    __syncwarp();
+    if (!along_y && walk.is_patch) row[slot] = narrow<T>(widen(row[slot]) + own_gradient);
+  }
+}
+
+}  // namespace sape2::kernels::cuda

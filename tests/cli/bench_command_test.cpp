@@ -1,0 +1,78 @@
+#include "cli/run_sape2.h"
+#include "io/scratch_folder.h"
+#include "support/gpu.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+namespace sape2::cli::test {
+namespace {
+
+using io::test::ScratchFolder;
+using nlohmann::json;
+
+/// A benchmark of attention that takes next to no time.
+std::vector<std::string> tiny_benchmark(std::vector<std::string> more) {
+  more.insert(more.begin(), {"bench", "attention", "--shapes", "2x3:1x2", "--head-size", "8",
+                             "--no-reference", "--repetitions", "1"});
+  return more;
+}
+
+json rows_written_by(const std::vector<std::string>& more) {
+  const ScratchFolder folder;
+  const std::string file = folder.path() / "rows.json";
+  auto arguments = tiny_benchmark(more);
+  arguments.insert(arguments.end(), {"--json", file});
+  const Outcome outcome = run_sape2(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  return json::parse(std::ifstream(file));
+}
+
+TEST(BenchAttention, WritesARowForEachCase) {
+  const json rows = rows_written_by({"--encodings", "sape2-k,sape2-rel-k"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["encoding"], "sape2-rel-k");
+  EXPECT_EQ(rows[0]["dtype"], "float32");
+  EXPECT_GT(rows[0]["fused_ms"].get<double>(), 0);
+  EXPECT_GT(rows[0]["plain_ms"].get<double>(), 0);
+}
+
+TEST(BenchAttention, MistakesGetOneSentence) {
+  expect_mistake(run_sape2(tiny_benchmark({"--device", "gpu"})), 1,
+                 "device \"gpu\" is not known; valid are cpu, cuda and cuda:N");
+  expect_mistake(run_sape2(tiny_benchmark({"--dtypes", "float16"})), 1,
+                 "--dtypes float16 is not supported on the CPU; use bfloat16 or float32");
+  expect_mistake(run_sape2(tiny_benchmark({"--dtypes", "float8"})), 2, "float8");
+  expect_mistake(run_sape2({"bench", "attention", "--shapes", "8by8"}), 1,
+                 "shape \"8by8\" is not understood");
+}
+
+TEST(BenchAttention, AGpuThatIsNotThereIsSaidSo) {
+  if (sape2::test::has_gpu()) GTEST_SKIP() << "there is a GPU here";
+  expect_mistake(run_sape2(tiny_benchmark({"--device", "cuda"})), 1,
+                 "device is \"cuda\", but LibTorch finds no CUDA GPU here; use --device cpu");
+}
+
+TEST(BenchAttention, MeasuresOnAGpu) {
+  SAPE2_NEEDS_GPU();
+  const json rows = rows_written_by(
+      {"--device", "cuda", "--encodings", "sape2-k", "--dtypes", "bfloat16,float16,float32"});
+  ASSERT_EQ(rows.size(), 3u);
+  for (const json& row : rows) {
+    EXPECT_GT(row["fused"]["ms"].get<double>(), 0);
+    EXPECT_GT(row["plain"]["ms"].get<double>(), 0);
+    EXPECT_GT(row["share_of_ceilings"].get<double>(), 0);
+  }
+}
+
+TEST(BenchAttention, HelpNamesTheDefaultsOfBothDevices) {
+  const Outcome help = run_sape2({"bench", "attention", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* part : {"--device", "float16", "8x8:32x6", "8x8:128x6"})
+    EXPECT_NE(help.out.find(part), std::string::npos) << part;
+}
+
+}  // namespace
+}  // namespace sape2::cli::test
