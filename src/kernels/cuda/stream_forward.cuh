@@ -76,6 +76,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<T>, int> distance[2];
   if constexpr (kDistance)
     for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
+  ColumnMask<kPieces> mask;
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
   float out[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, 3)
               fmaf(root_of_distance(square[0][piece][e]) + root_of_distance(square[1][piece][e]),
                    bias_factor, logits[piece][e]);
     }
-    if (!columns.full(at, kColumns)) mask_columns(logits, columns, at, -INFINITY);
+    mask.apply(logits, columns, at, -INFINITY);
 
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -185,6 +185,7 @@ struct StreamPairs {
     const float2 row_notes[2] = {own_notes[row], own_notes[row + 8]};
     const bool with_gain = params.base.dgain != nullptr;
     float with_bias = 0.0F;
+    ColumnMask<kPieces> mask;
     float dq[8][4] = {};
     for (int tile = 0; tile < tiles; ++tile) {
       await_tile(tile);
@@ -203,8 +204,7 @@ struct StreamPairs {
               power_of_2(fmaf(weight[piece][e], scale,
                               fmaf(length[piece][e], factor * kLog2E, -row_notes[e / 2].x)));
       }
-      if ((tile + 1) * kColumns > g.tokens)
-        mask_columns(weight, columns, columns.place(tile), 0.0F);
+      mask.apply(weight, columns, columns.place(tile), 0.0F);
       wait_for_products<0>();
       hold(gradient);
 #pragma unroll

@@ -30,7 +30,7 @@ struct StreamQueriesLayout {
 
 /// Whether a lane's x stay in registers: of grid rows of 32, they are few.
 template <int Wide>
-inline constexpr bool kKeepsX = Wide == 4;
+inline constexpr bool kKeepsX = Wide > 0 && Wide <= 4;
 
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
@@ -186,6 +186,7 @@ __global__ void __launch_bounds__(kThreads, 3)
                                                                reinterpret_cast<float*>(direct_x));
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block.batch_head, row,
                                                                  factor);
+  ColumnMask<kPieces> mask;
   float dq[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
   for (int tile = 0; tile < columns.tiles; ++tile) {
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e) weight[piece][e] = power_of_2(weight[piece][e]);
-    if (!columns.full(at, kColumns)) mask_columns(weight, columns, at, 0.0F);
+    mask.apply(weight, columns, at, 0.0F);
 
     wait_for_products<0>();
     hold(gradient);

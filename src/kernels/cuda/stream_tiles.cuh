@@ -107,17 +107,32 @@ __device__ inline void clear_shared(unsigned char* data, int bytes) {
     reinterpret_cast<uint4*>(data)[i] = make_uint4(0, 0, 0, 0);
 }
 
-/// Weights of a tile whose columns may be no tokens: 0, or `empty`, for those.
+/// Which of a lane's columns of a tile are tokens. Finding that out takes divisions, but a tile has
+/// the tokens of the one above it, unless it reaches below the grid.
 template <int Pieces>
-__device__ void mask_columns(float (&c)[Pieces][4], const StreamColumns& columns,
-                             const StreamColumns::Place& at, float empty) {
-  const Lane lane;
+struct ColumnMask {
+  std::uint32_t tokens = 0;  // bit 2·piece + e%2
+
+  /// Puts `empty` where there is no token.
+  __device__ void apply(float (&c)[Pieces][4], const StreamColumns& columns,
+                        const StreamColumns::Place& at, float empty) {
+    if (columns.full(at, Pieces * 8)) return;
+    if (!at.in_grid || at.first_row == 0 || at.first_row + columns.rows_per_tile > columns.down)
+      find(columns, at);
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+    for (int piece = 0; piece < Pieces; ++piece)
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      if (columns.token(at, piece * 8 + 2 * lane.t + e % 2, Pieces * 8) < 0) c[piece][e] = empty;
-}
+      for (int e = 0; e < 4; ++e)
+        if (!(tokens >> (2 * piece + e % 2) & 1)) c[piece][e] = empty;
+  }
+  __device__ void find(const StreamColumns& columns, const StreamColumns::Place& at) {
+    const int first = 2 * (threadIdx.x % 4);
+    tokens = 0;
+#pragma unroll 1
+    for (int i = 0; i < 2 * Pieces; ++i)
+      if (columns.token(at, i / 2 * 8 + first + i % 2, Pieces * 8) >= 0) tokens |= 1U << i;
+  }
+};
 
 // ------------------------------------------------------------------------------- direct form
 
