@@ -145,10 +145,11 @@ AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool
   axis.groups = (axis.lines + axis.group - 1) / axis.group;
   axis.group_rows = axis.group * axis.line_rows;
   // Few blocks, since each has partial sums of its own, but enough for a large device; no more than
-  // it runs at once, since a few left over would take as long as all.
-  constexpr std::int64_t kBlocks = 264;
+  // it runs at once (three or two a multiprocessor, by the lines' length), since a few left over
+  // would take as long as all.
+  const std::int64_t blocks = std::max(g.rows, g.cols) <= 32 ? 396 : 264;
   const std::int64_t in_head =
-      std::max<std::int64_t>(1, kBlocks / std::max<std::int64_t>(1, g.batch_heads));
+      std::max<std::int64_t>(1, blocks / std::max<std::int64_t>(1, g.batch_heads));
   axis.chunk = static_cast<int>((axis.groups + in_head - 1) / in_head);
   axis.chunks = (axis.groups + axis.chunk - 1) / axis.chunk;
   return axis;

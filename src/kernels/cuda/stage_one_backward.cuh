@@ -134,8 +134,19 @@ __device__ void add_to_row(T* to, const float (&c)[Pieces][4], int half, int hea
   }
 }
 
+/// A result's beginning: `from`, or zeros.
+template <int Pieces>
+__device__ void choose(float (&c)[Pieces][4], const float (&from)[Pieces][4], bool taken) {
+#pragma unroll
+  for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) c[piece][e] = taken ? from[piece][e] : 0.0F;
+}
+
 template <class T, int HeadSize, int Pieces>
-__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pieces <= 8 ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Pieces > 8 ? 1
+                                            : Pieces > 4                              ? 2
+                                                                                      : 3)
     stage_one_backward_kernel(const __grid_constant__ StageOneBackwardAxis params) {
   constexpr int kPieces = HeadSize / 8;
   constexpr int kRounds = Pieces > 8 ? 2 : 1;
@@ -179,6 +190,17 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
                                   table_place, load);
   };
 
+  const bool last_from_q = p.sets == 1 && p.first_from_q;
+  const auto add_to_rows = [&](const View& tensor, const float(&c)[kPieces][4], int first) {
+    if (tensor.data == nullptr) return;
+    const auto to = head_of<T>(tensor, image, head);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = token_of(first + at.g + 8 * half);
+      if (token >= 0) add_to_row(to.row(token), c, half, g.head_size, g.aligned);
+    }
+  };
+
   float dscale = 0.0F, doffset = 0.0F;
   for (int group = first_group; group < last_group; ++group) {
     __syncthreads();
@@ -190,14 +212,13 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
     wait_for_copies<0>();
     __syncthreads();
 
-    float dk[kRounds][kPieces][4] = {};
+    float dsource[kRounds][kPieces][4] = {};  // of the last set
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
       const int first_row = round * kRowTile, first = first_row + warp * 16;
       const bool busy = first < axis.group_rows;
       const int begin = first / axis.line_rows * axis.line_rows, own = first - begin + at.g;
       float score[Pieces][4], position[Pieces][4], dposition[Pieces][4] = {};
-      float dq[kPieces][4] = {};
       if (busy) {
         line_scores<T, HeadSize>(score, axis, q, k, first, begin);
         line_positions<T>(position, score, axis, p.span, own, gate_scale, gate_offset);
@@ -252,17 +273,10 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
             } else {
               turn_gradients(static_cast<const T*>(from.axes[params.axis]));
             }
-            // The source's own gradient, dz · table; chosen number by number, so that all stay in
-            // registers.
-            float dsource[kPieces][4] = {};
-            table.add_product(dsource, axis, own_first, values, value_pitch);
-#pragma unroll
-            for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-              for (int e = 0; e < 4; ++e) {
-                dq[piece][e] += from_q ? dsource[piece][e] : 0.0F;
-                dk[round][piece][e] += from_q ? 0.0F : dsource[piece][e];
-              }
+            // The source's own gradient, dz · table. Of two sets the first one's is that of q.
+            choose(dsource[round], dsource[round], false);
+            table.add_product(dsource[round], axis, own_first, values, value_pitch);
+            if (set + 1 < p.sets) add_to_rows(params.all.dq, dsource[round], first);
           }
           __syncthreads();
           // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
@@ -314,7 +328,9 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
             doffset += dt;
             dposition[piece][e] = gate_scale * dt;
           }
-          // dq += dt · k along the line; dt is kept for the keys.
+        // dq += dt · k along the line; dt is kept for the keys.
+        float dq[kPieces][4];
+        choose(dq, dsource[round], last_from_q);
 #pragma unroll
         for (int piece = 0; piece < Pieces; piece += 2) {
           if (piece * 8 >= axis.line_rows) break;
@@ -331,14 +347,7 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
             multiply_add(dq[column + 1], fragment, b[1]);
           }
         }
-        if (params.all.dq.data != nullptr) {
-          const auto to = head_of<T>(params.all.dq, image, head);
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const int token = token_of(first + at.g + 8 * half);
-            if (token >= 0) add_to_row(to.row(token), dq, half, g.head_size, g.aligned);
-          }
-        }
+        add_to_rows(params.all.dq, dq, first);
       }
     }
     __syncthreads();
@@ -349,22 +358,19 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
       const int first = round * kRowTile + warp * 16;
       if (first >= axis.group_rows || params.all.dk.data == nullptr) break;
       const int begin = first / axis.line_rows * axis.line_rows;
+      float dk[kPieces][4];
+      choose(dk, dsource[round], !last_from_q);
       for (int row = begin; row < begin + axis.line_rows; row += 16) {
         const auto fragment = load_a_transposed(dscores, row, first - begin);
 #pragma unroll
         for (int piece = 0; piece < kPieces; piece += 2) {
           FragmentB<T> b[2];
           load_b_columns(b, q, row, piece * 8);
-          multiply_add(dk[round][piece], fragment, b[0]);
-          multiply_add(dk[round][piece + 1], fragment, b[1]);
+          multiply_add(dk[piece], fragment, b[0]);
+          multiply_add(dk[piece + 1], fragment, b[1]);
         }
       }
-      const auto to = head_of<T>(params.all.dk, image, head);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int token = token_of(first + at.g + 8 * half);
-        if (token >= 0) add_to_row(to.row(token), dk[round], half, g.head_size, g.aligned);
-      }
+      add_to_rows(params.all.dk, dk, first);
     }
   }
 

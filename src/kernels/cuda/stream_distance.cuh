@@ -5,19 +5,19 @@
 /// The distance form's part in the passes on Hopper.
 namespace sape2::kernels::cuda {
 
-/// √x, 0 below 0; a number that is none stays so.
+// Squares that rounding made negative count with their size, no more than what rounding does to
+// all others; that costs no instruction.
+
 __device__ inline float root_of_distance(float square) {
   float root;
-  asm("{.reg .f32 x; max.NaN.f32 x, %1, 0f00000000; sqrt.approx.ftz.f32 %0, x;}"
-      : "=f"(root)
-      : "f"(square));
+  asm("{.reg .f32 x; abs.f32 x, %1; sqrt.approx.ftz.f32 %0, x;}" : "=f"(root) : "f"(square));
   return root;
 }
-/// 1/√x, 0 at 0 and below.
+/// 1/√x, 0 at 0.
 __device__ inline float inverse_root_of_distance(float square) {
   float inverse;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(square));
-  return square < 1e-30F ? 0.0F : inverse;
+  asm("{.reg .f32 x; abs.f32 x, %1; rsqrt.approx.ftz.f32 %0, x;}" : "=f"(inverse) : "f"(square));
+  return fabsf(square) < 1e-30F ? 0.0F : inverse;
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -72,16 +72,20 @@ struct StreamDistanceGradient {
   static constexpr int kPieces = kStreamColumns<BiasForm::distance> / 8;
   using Omega = FragmentA<T>[kPieces / 2];
   float sum[8][4] = {};
-  float weights[4] = {};  // Σω of both rows, by a product with ones: places 0 and 2
+  float weights[2] = {};  // this lane's share of Σω of both rows
 
-  /// Starts adding a tile's part to `sum`.
-  __device__ void start(const Omega& omega, const Tile<T>& columns) {
+  /// Starts adding a tile's part to `sum`; `columns` describes the columns' vectors.
+  __device__ void start(const Omega& omega, std::uint64_t columns) {
     start_column_product<T>(sum, omega, columns);
   }
   __device__ void add_weights(const Omega& omega) {
-    const std::uint32_t ones = pack<T>(1.0F, 1.0F);
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) multiply_add<T>(weights, omega[k], {{ones, ones}});
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 rounded = unpack<T>(omega[k].r[i]);
+        weights[i % 2] += rounded.x + rounded.y;
+      }
   }
   /// Says that the product read `omega` up to here.
   __device__ static void keep(Omega& omega) {
@@ -92,12 +96,11 @@ struct StreamDistanceGradient {
   }
 
   /// Writes `factor` times the gradient of this lane's rows; `thread` of the warpgroup.
-  __device__ void finish(const Tile<T>& rows, int thread, float factor, float* to,
-                         int width) const {
+  __device__ void finish(const Tile<T>& rows, int thread, float factor, float* to, int width) {
     const Lane lane;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float whole = weights[2 * half];
+      const float whole = row_sum(weights[half]);
       const int row = thread / 32 * 16 + lane.g + 8 * half;
 #pragma unroll
       for (int piece = 0; piece < 8; ++piece) {

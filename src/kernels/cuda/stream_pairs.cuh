@@ -74,6 +74,7 @@ struct StreamPairs {
   unsigned char* exchange;
   float* scratch;
   CopyBarrier* arrived;
+  std::uint64_t rows_descriptor, stages_descriptor;
 
   __device__ StreamPairs(const StreamBackward& all, unsigned char* shared)
       : params(all),
@@ -92,12 +93,22 @@ struct StreamPairs {
         scratch(reinterpret_cast<float*>(exchange + Layout::kExchange)),
         arrived(reinterpret_cast<CopyBarrier*>(exchange + Layout::kExchange + Layout::kScratch)) {
     row = first_row + thread / 32 * 16 + Lane().g;
+    rows_descriptor = descriptor(own(0), 0, 0);
+    stages_descriptor = descriptor(other(0, 0), 0, 0);
   }
 
   __device__ Tile<T> own(int part) const { return {rows + part * kStreamTile, kRowTile, 64}; }
   __device__ Tile<T> other(int tile, int part) const {
     return {stages + tile % Layout::kStages * Layout::kStageBytes + part * Layout::kTileBytes,
             kColumns, 64};
+  }
+  /// The same for the matrix unit; tiles lie one behind the other.
+  __device__ std::uint64_t own_descriptor(int part) const {
+    return rows_descriptor + part * (kStreamTile / 16);
+  }
+  __device__ std::uint64_t other_descriptor(int tile, int part) const {
+    return stages_descriptor + tile % Layout::kStages * (Layout::kStageBytes / 16) +
+           part * (Layout::kTileBytes / 16);
   }
   __device__ float* note(int tile) const {
     return reinterpret_cast<float*>(notes + tile % Layout::kStages * Layout::kNoteBytes);
@@ -153,9 +164,10 @@ struct StreamPairs {
                                int own_score, int other_score, int own_dweight,
                                int other_dweight) const {
     begin_products();
-    start_row_product(weight, own(own_score), other(tile, other_score));
+    start_row_product<T>(weight, own_descriptor(own_score), other_descriptor(tile, other_score));
     commit_products();
-    start_row_product(gradient, own(own_dweight), other(tile, other_dweight));
+    start_row_product<T>(gradient, own_descriptor(own_dweight),
+                         other_descriptor(tile, other_dweight));
     commit_products();
   }
   /// Both axes' distances of a piece, added up.
@@ -219,7 +231,7 @@ struct StreamPairs {
       hand_over(fragments, tile, 0);
       hold(dq);
       begin_products();
-      start_column_product<T>(dq, fragments, other(tile, Layout::k));
+      start_column_product<T>(dq, fragments, other_descriptor(tile, Layout::k));
       commit_products();
       if (with_gain) {
 #pragma unroll
@@ -266,7 +278,7 @@ struct StreamPairs {
       hold(gradient);
       hold(dv);
       begin_products();
-      start_column_product<T>(dv, fragments, other(tile, Layout::dout));
+      start_column_product<T>(dv, fragments, other_descriptor(tile, Layout::dout));
       commit_products();
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
@@ -281,7 +293,7 @@ struct StreamPairs {
       hand_over(dfragments, tile, 1);
       hold(dk);
       begin_products();
-      start_column_product<T>(dk, dfragments, other(tile, Layout::q));
+      start_column_product<T>(dk, dfragments, other_descriptor(tile, Layout::q));
       end_products();
       hold(dk);
       hold(dv);
@@ -302,7 +314,7 @@ struct StreamPairs {
       if (tile < tiles) {
         await_tile(tile);
         begin_products();
-        start_row_product<Steps>(products, own(part), other(tile, part));
+        start_row_product<T, Steps>(products, own_descriptor(part), other_descriptor(tile, part));
       }
       commit_products();
     };
@@ -316,7 +328,7 @@ struct StreamPairs {
         for (int e = 0; e < 4; ++e) {
           const float square = products[piece][e];
           products[piece][e] = inverse_root_of_distance(square);
-          length[e] = square * products[piece][e];
+          length[e] = fabsf(square) * products[piece][e];
         }
         lengths(tile, axis)[piece * kThreads] = reinterpret_cast<const float4&>(length);
       }
@@ -351,7 +363,7 @@ struct StreamPairs {
       gradient.add_weights(omega);
       hold(gradient.sum);
       begin_products();
-      gradient.start(omega, other(tile, part));
+      gradient.start(omega, other_descriptor(tile, part));
       commit_products();
       copy(inverse, products);
       start_products(tile + 2);

@@ -132,20 +132,27 @@ __device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint
 }
 #undef SAPE2_REGISTER_PRODUCT
 
-/// Starts c = a · bᵀ over `Steps` sixteens of k; all of one panel of 64 columns.
+/// Starts c = a · bᵀ over `Steps` sixteens of k; all of one panel of 64 columns, by descriptors.
+template <class T, int Steps = 4, int Pieces>
+__device__ void start_row_product(float (&c)[Pieces][4], std::uint64_t a, std::uint64_t b) {
+#pragma unroll
+  for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, k > 0);
+}
 template <int Steps = 4, class T, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
-  const std::uint64_t from_a = descriptor(a, 0, 0), from_b = descriptor(b, 0, 0);
-#pragma unroll
-  for (int k = 0; k < Steps; ++k) shared_product<T>(c, from_a + 2 * k, from_b + 2 * k, k > 0);
+  start_row_product<T, Steps>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
 /// Starts c += a · b, `a` fragments of a result, its columns along the rows of b.
 template <class T, int KPieces>
 __device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
-                                     const Tile<T>& b) {
-  const std::uint64_t from_b = descriptor(b, 0, 0);
+                                     std::uint64_t b) {
 #pragma unroll
-  for (int k = 0; k < KPieces; ++k) register_product<T>(c, a[k], from_b + 128 * k);
+  for (int k = 0; k < KPieces; ++k) register_product<T>(c, a[k], b + 128 * k);
+}
+template <class T, int KPieces>
+__device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
+                                     const Tile<T>& b) {
+  start_column_product<T>(c, a, descriptor(b, 0, 0));
 }
 
 #endif

@@ -122,8 +122,14 @@ std::int64_t default_positions(const Problem& p) {
 
 TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
   Random random(1);
-  for (const auto [rows, cols, head_size] :
-       {std::array{8, 8, 64}, {14, 14, 64}, {16, 16, 32}, {20, 17, 64}, {4, 70, 128}, {32, 32, 64}})
+  for (const auto [rows, cols, head_size] : {std::array{8, 8, 64},
+                                             {14, 14, 64},
+                                             {16, 16, 32},
+                                             {20, 17, 64},
+                                             {4, 70, 128},
+                                             {32, 32, 64},
+                                             {24, 24, 64},
+                                             {6, 48, 64}})
     for (const bool relative : {false, true}) {
       Problem p;
       p.shape = {1, 2, rows, cols, 0, head_size};
