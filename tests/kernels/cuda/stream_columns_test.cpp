@@ -44,6 +44,21 @@ TEST(StreamColumns, EveryTokenStandsInOneSlot) {
       }
 }
 
+/// Masks of a tile's columns are found once and serve the tiles below.
+TEST(StreamColumns, TilesHaveTheSlotsOfTheOneAbove) {
+  for (const auto& grid : kGrids)
+    for (const auto form : {BiasForm::none, BiasForm::direct})
+      for (const int width : {32, 64}) {
+        const auto columns = stream_columns(geometry(grid), form, width);
+        for (int tile = 1; tile < columns.grid_tiles; ++tile) {
+          const auto at = columns.place(tile), above = columns.place(tile - 1);
+          if (at.first_row == 0 || at.first_row + columns.rows_per_tile > columns.down) continue;
+          for (int slot = 0; slot < width; ++slot)
+            EXPECT_EQ(columns.token(at, slot, width) < 0, columns.token(above, slot, width) < 0);
+        }
+      }
+}
+
 TEST(StreamColumns, DirectFormKeepsGridColumnsInTheirSlots) {
   for (const auto& grid : kGrids) {
     const auto g = geometry(grid);
