@@ -11,7 +11,7 @@ namespace sape2 {
 /// Text of a user or a file in double quotes, fit for a message of one line: control bytes are
 /// escaped, long text is cut (between characters of UTF-8).
 inline std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kLongest = 300;
+  constexpr std::size_t kLongest = 200;
   constexpr const char* kDigits = "0123456789abcdef";
   std::size_t length = std::min(text.size(), kLongest);
   const auto continues = [&](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };

@@ -52,6 +52,10 @@ std::optional<c10::Stream> side_stream(const c10::Device& device) {
       .getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
 
+bool has_dropout(const nn::ViTConfig& model) {
+  return model.embedding_dropout > 0 || model.projection_dropout > 0 || model.mlp_dropout > 0;
+}
+
 // Places whose times are taken: the start, then two for each piece of a batch, then the end.
 constexpr int64_t kMostMeasuredPieces = (StepRunner::kMostMarks - 2) / 2;
 
@@ -84,7 +88,7 @@ double TrainingStep::Outcome::gradient_norm() const {
 TrainingStep::Outcome TrainingStep::run(const Batch& batch, double learning_rate, int64_t step) {
   const uint64_t seed = mixed(seed_, static_cast<uint64_t>(step));
   // Dropout draws from LibTorch's own generators, which all runs of a process share.
-  if (recipe_.dropout > 0) at::manual_seed(seed);
+  if (has_dropout(model_.config().vit)) at::manual_seed(seed);
   place(inputs_.images, batch.images);
   place(inputs_.targets, batch.targets);
   place(inputs_.depth_factors,

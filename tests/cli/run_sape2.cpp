@@ -71,6 +71,14 @@ Outcome run_sape2(const std::vector<std::string>& arguments, const Environment& 
   return outcome;
 }
 
+bool has_terminals() {
+  int ends[2];
+  if (::openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) != 0) return false;
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return true;
+}
+
 Outcome run_sape2_on_terminal(const std::vector<std::string>& arguments,
                               const Environment& variables) {
   int terminal = -1;

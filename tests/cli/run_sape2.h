@@ -19,6 +19,9 @@ using Environment = std::map<std::string, std::string>;
 /// Runs the program as a process of its own, in this environment but for `variables`.
 Outcome run_sape2(const std::vector<std::string>& arguments, const Environment& variables = {});
 
+/// Whether this system gives pseudo-terminals; some containers have none.
+bool has_terminals();
+
 /// The same with standard output on a terminal; `out` is what the terminal receives.
 Outcome run_sape2_on_terminal(const std::vector<std::string>& arguments,
                               const Environment& variables = {});

@@ -39,6 +39,7 @@ TEST(Usage, EachMistakeGetsOneSentenceAndExitCodeTwo) {
 }
 
 TEST(Usage, ColoursOnlyOnATerminalThatWantsThem) {
+  if (!has_terminals()) GTEST_SKIP() << "there are no pseudo-terminals here";
   const Environment terminal = {{"TERM", "xterm"}, {"NO_COLOR", ""}};
   EXPECT_NE(run_sape2_on_terminal({"info"}, terminal).out.find("\x1b["), std::string::npos);
   EXPECT_EQ(run_sape2({"info"}, terminal).out.find('\x1b'), std::string::npos);

@@ -125,6 +125,7 @@ TEST(TrainCommand, TrainsAndReports) {
 }
 
 TEST(TrainCommand, ShowsALiveLineOnATerminal) {
+  if (!cli::test::has_terminals()) GTEST_SKIP() << "there are no pseudo-terminals here";
   const io::test::ScratchFolder scratch;
   const auto outcome =
       cli::test::run_sape2_on_terminal(train_arguments({"--out", scratch / "run"}));

@@ -50,24 +50,23 @@ void print_report(const Terminal& terminal, const std::vector<AttentionRow>& row
                   gflops));
 }
 
+nlohmann::ordered_json case_json(const AttentionCase& wanted) {
+  return {{"images", wanted.shape.images}, {"heads", wanted.shape.heads},
+          {"rows", wanted.shape.rows},     {"cols", wanted.shape.cols},
+          {"head_size", wanted.head_size}, {"dtype", wanted.dtype},
+          {"pass", wanted.pass()},         {"encoding", wanted.encoding.to_string()}};
+}
+
 std::string report_json(const std::vector<AttentionRow>& rows) {
   auto list = nlohmann::ordered_json::array();
   for (const AttentionRow& row : rows) {
-    const AttentionCase& c = row.wanted;
-    nlohmann::ordered_json entry = {{"images", c.shape.images},
-                                    {"heads", c.shape.heads},
-                                    {"rows", c.shape.rows},
-                                    {"cols", c.shape.cols},
-                                    {"head_size", c.head_size},
-                                    {"dtype", c.dtype},
-                                    {"pass", c.pass()},
-                                    {"encoding", c.encoding.to_string()},
-                                    {"threads", row.threads},
-                                    {"fused_ms", row.fused.milliseconds},
-                                    {"reference_ms", nullptr},
-                                    {"plain_ms", row.plain_milliseconds},
-                                    {"fused_mib", row.fused.mebibytes},
-                                    {"reference_mib", nullptr}};
+    nlohmann::ordered_json entry = case_json(row.wanted);
+    entry.update({{"threads", row.threads},
+                  {"fused_ms", row.fused.milliseconds},
+                  {"reference_ms", nullptr},
+                  {"plain_ms", row.plain_milliseconds},
+                  {"fused_mib", row.fused.mebibytes},
+                  {"reference_mib", nullptr}});
     if (row.reference) {
       entry["reference_ms"] = row.reference->milliseconds;
       entry["reference_mib"] = row.reference->mebibytes;

@@ -3,6 +3,8 @@
 #include "cli/bench/attention_measure.h"
 #include "cli/terminal.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <vector>
 
 namespace sape2::cli {
@@ -10,5 +12,8 @@ namespace sape2::cli {
 /// The table that people read, and the rows that machines read.
 void print_report(const Terminal& terminal, const std::vector<AttentionRow>& rows, double gflops);
 std::string report_json(const std::vector<AttentionRow>& rows);
+
+/// What such a row says of the case itself, on any device.
+nlohmann::ordered_json case_json(const AttentionCase& wanted);
 
 }  // namespace sape2::cli

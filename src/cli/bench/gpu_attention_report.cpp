@@ -1,5 +1,6 @@
 #include "cli/bench/gpu_attention_report.h"
 
+#include "cli/bench/attention_report.h"
 #include "cli/cuda_devices.h"
 
 #include <fmt/format.h>
@@ -70,22 +71,14 @@ void print_report(const Terminal& terminal, const std::string& device,
 std::string report_json(const std::string& device, const std::vector<GpuAttentionRow>& rows) {
   auto list = nlohmann::ordered_json::array();
   for (const GpuAttentionRow& row : rows) {
-    const AttentionCase& c = row.wanted;
-    nlohmann::ordered_json entry = {{"images", c.shape.images},
-                                    {"heads", c.shape.heads},
-                                    {"rows", c.shape.rows},
-                                    {"cols", c.shape.cols},
-                                    {"head_size", c.head_size},
-                                    {"dtype", c.dtype},
-                                    {"pass", c.pass()},
-                                    {"encoding", c.encoding.to_string()},
-                                    {"device", device_title(device)},
-                                    {"fused", json_of(row.fused)},
-                                    {"plain", json_of(row.plain)},
-                                    {"reference", nullptr},
-                                    {"copy_terabytes", row.ceilings.terabytes},
-                                    {"product_teraflops", row.ceilings.teraflops},
-                                    {"share_of_ceilings", row.share_of_ceilings()}};
+    nlohmann::ordered_json entry = case_json(row.wanted);
+    entry.update({{"device", device_title(device)},
+                  {"fused", json_of(row.fused)},
+                  {"plain", json_of(row.plain)},
+                  {"reference", nullptr},
+                  {"copy_terabytes", row.ceilings.terabytes},
+                  {"product_teraflops", row.ceilings.teraflops},
+                  {"share_of_ceilings", row.share_of_ceilings()}});
     if (row.reference) entry["reference"] = json_of(*row.reference);
     list.push_back(entry);
   }
