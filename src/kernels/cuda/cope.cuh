@@ -39,18 +39,22 @@ __device__ void load_table(const Tile<T>& tile, const CopeParams& p, int first, 
   }
 }
 
-/// The table values of this warp's queries. `buffer` is a tile nobody needs.
+/// The table values of this warp's queries, which may be on their way still. `table` holds the
+/// whole table where it is `resident`, else it is filled again and again.
 template <class T, int HeadSize>
 __device__ void make_values(float* values, const CopeParams& p, const Tile<T>& queries,
-                            const Tile<T>& buffer, int head_size) {
+                            const Tile<T>& table, bool resident, int head_size) {
   const Lane lane;
   const int warp_row = threadIdx.x / 32 * 16;
   for (int first = 0; first < p.positions; first += kRowTile) {
-    __syncthreads();
-    load_table<T, HeadSize>(buffer, p, first, head_size);
+    if (!resident) {
+      __syncthreads();
+      load_table<T, HeadSize>(table, p, first, head_size);
+    }
+    wait_for_copies<0>();
     __syncthreads();
     CopePieces z = {};
-    add_product_with_rows(z, queries, warp_row, buffer, HeadSize);
+    add_product_with_rows(z, queries, warp_row, table, HeadSize);
 #pragma unroll
     for (int piece = 0; piece < kCopePieces; ++piece) {
       const int column = first + piece * 8 + 2 * lane.t;
@@ -110,13 +114,15 @@ __device__ inline void make_gates(CopePieces& gates, const CopePieces& scores, f
   });
 }
 
-/// A query's values at a position between two table rows.
+/// A query's values at a position between two table rows. The last row has a successor in memory,
+/// too, so that both are read without asking.
 struct Interpolated {
   float value, slope;
   __device__ Interpolated(const float* values, float position) {
     const int below = static_cast<int>(position);
-    const float share = position - static_cast<float>(below), low = values[below];
-    slope = share > 0.0F ? values[below + 1] - low : 0.0F;
+    const float share = position - static_cast<float>(below);
+    const float low = values[below], high = values[below + 1];
+    slope = share > 0.0F ? high - low : 0.0F;
     value = fmaf(share, slope, low);
   }
 };

@@ -7,10 +7,10 @@
 namespace sape2::kernels::cuda {
 
 template <class T, int HeadSize>
-constexpr int kCopeForwardBytes = kSharedAlignment + 3 * Tile<T>::bytes(kRowTile, HeadSize);
+constexpr int kCopeForwardBytes = kSharedAlignment + 4 * Tile<T>::bytes(kRowTile, HeadSize);
 
 template <class T, int HeadSize>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 3)
     cope_forward_kernel(const __grid_constant__ CopeForwardParams params) {
   constexpr int kTileBytes = Tile<T>::bytes(kRowTile, HeadSize);
   extern __shared__ unsigned char shared[];
@@ -27,30 +27,35 @@ __global__ void __launch_bounds__(kThreads)
   const Tile<T> queries{start, kRowTile, HeadSize};
   const Tile<T> keys{start + kTileBytes, kRowTile, HeadSize};
   const Tile<T> contents{start + 2 * kTileBytes, kRowTile, HeadSize};
+  const Tile<T> table{start + 3 * kTileBytes, kRowTile, HeadSize};
   float* const values = cope.values == nullptr
-                            ? reinterpret_cast<float*>(start + 3 * kTileBytes)
+                            ? reinterpret_cast<float*>(start + 4 * kTileBytes)
                             : cope.values + std::int64_t(blockIdx.x) * kRowTile * cope.pitch;
 
   const auto load = [&](const Tile<T>& tile, const ConstView& from, int first) {
     load_rows<HeadSize, kRowTile>(tile, head_of<T>(from, image, head), g.head_size, g.aligned,
                                   [&](int r) { return first + r < g.tokens ? first + r : -1; });
   };
+  const auto load_keys = [&](int tile) {
+    load(keys, p.k, tile * kRowTile);
+    load(contents, p.v, tile * kRowTile);
+    commit_copies();
+  };
+  const int last_tile = static_cast<int>(tiles) - 1;
   load(queries, p.q, first_row);
-  commit_copies();
-  wait_for_copies<0>();
-  make_values<T, HeadSize>(values, cope, queries, keys, g.head_size);
+  load_keys(last_tile);
+  make_values<T, HeadSize>(values, cope, queries, table, false, g.head_size);
 
   const auto last_position = static_cast<float>(cope.positions - 1);
   OnlineSoftmax softmax;
   float out[HeadSize / 8][4] = {}, later[2] = {};
-  for (int tile = static_cast<int>(tiles) - 1; tile >= 0; --tile) {
-    __syncthreads();
-    load(keys, p.k, tile * kRowTile);
-    load(contents, p.v, tile * kRowTile);
-    commit_copies();
-    wait_for_copies<0>();
-    __syncthreads();
-
+  for (int tile = last_tile; tile >= 0; --tile) {
+    if (tile < last_tile) {
+      __syncthreads();
+      load_keys(tile);
+      wait_for_copies<0>();
+      __syncthreads();
+    }
     const int valid = g.tokens - tile * kRowTile;
     CopePieces logits = {}, positions;
     add_product_with_rows(logits, queries, warp_row, keys, HeadSize);
