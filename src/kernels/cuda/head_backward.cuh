@@ -37,7 +37,7 @@ __device__ void for_slots(int slots, Use use) {
 }
 
 template <class T, int Size, BiasForm Form, HeadGrid Grid>
-__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
+__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     head_backward_kernel(const __grid_constant__ HeadBackward params) {
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
   constexpr bool kUsual = Grid != HeadGrid::any;
