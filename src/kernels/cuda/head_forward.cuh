@@ -59,8 +59,9 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     if constexpr (Form != BiasForm::none) {
       make_vectors<false, Form, Grid>(
           p, plan, own_row, head, batch_head, own_q,
-          {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows}, lines,
-          values, {});
+          {base + l.q, base + l.k, keys, base + l.k + own_row * kRow + places.a,
+           base + l.tables + places.b_rows},
+          lines, values, {}, lines_of);
       if constexpr (kDistance) {
         __syncthreads();
 #pragma unroll

@@ -54,9 +54,9 @@ HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, 
                     .sets = sets};
     if (axes != nullptr)
       for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = axes[axis].positions;
-    l = head_layout(sizes, form, backward, false, false);
+    l = head_layout(sizes, form, backward, false, false, false);
     if (backward && l.bytes > shared_memory_limit())
-      l = head_layout(sizes, form, backward, true, false);
+      l = head_layout(sizes, form, backward, true, false, false);
   }
   if (l.slots > kHeadMostSlots || l.bytes > shared_memory_limit()) l.bytes = 0;
   return l;

@@ -111,7 +111,8 @@ struct HeadPlaces {
 
 /// Known to the compiler where the sizes are.
 __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasForm form,
-                                                     bool backward, bool reload, bool two_squares) {
+                                                     bool backward, bool reload, bool two_squares,
+                                                     bool shared_scores) {
   using Rows = Tile<Bf16>;  // any 16-bit type
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
   HeadLayout l{};
@@ -143,9 +144,10 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   // share a square, dout neither.
   const int reused = backward ? more(tokens, distance ? sets_apart * lines : bins) : tokens;
   l.v = l.reload ? l.q : places.take(two_squares ? reused : tokens);
-  // Forward, a warp has its rows of q in registers before it makes vectors.
+  // Forward, a warp has its rows of q in registers before it makes vectors, unless others need
+  // them.
   const int line_bytes = sets_apart * l.line_pitch * 4, row_bytes = Rows::bytes(1, s.head_size);
-  const bool lines_in_q = !backward && line_bytes <= row_bytes;
+  const bool lines_in_q = !backward && line_bytes <= row_bytes && !shared_scores;
   l.scratch = 16 * (4 * l.value_pitch + ((backward ? distance : !lines_in_q) ? line_bytes : 0));
   if (backward) {
     l.dout = places.take(two_squares ? tokens : reused);
@@ -181,7 +183,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
 __host__ __device__ constexpr HeadLayout usual_layout(HeadGrid grid, BiasForm form, int head_size,
                                                       bool backward) {
   auto l = head_layout(usual_sizes(grid, form, head_size), form, backward,
-                       backward && grid == HeadGrid::fourteen, is_small(grid) && head_size == 64);
+                       backward && grid == HeadGrid::fourteen, is_small(grid) && head_size == 64,
+                       grid == HeadGrid::fourteen);
   l.grid = grid;
   return l;
 }
