@@ -1,6 +1,11 @@
 # Finds LibTorch and wraps it as sape2::torch. Used by our own build and by installed packages alike.
 # Debian's LibTorch names its folders in TORCH_INCLUDE_DIRS only; PyTorch wheels put them on targets.
 if(NOT TARGET sape2::torch)
+  # A CUDA build of LibTorch otherwise compiles a program that asks the GPU, which Debian 12's CMake
+  # cannot do with CUDA 13. Our kernels name their architectures themselves.
+  if(NOT TORCH_CUDA_ARCH_LIST)
+    set(TORCH_CUDA_ARCH_LIST "9.0")
+  endif()
   find_package(Torch REQUIRED)
   add_library(sape2::torch INTERFACE IMPORTED)
   set(sape2_torch_flags "${TORCH_CXX_FLAGS}")

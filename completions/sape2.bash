@@ -39,6 +39,7 @@ _sape2() {
     --device) words="cpu cuda" ;;
     --paper) words="table1 table2" ;;
     --split) words="test train" ;;
+    --weights) words="bfloat16 float32" ;;
     --probes) words="sizes scale translation region" ;;
     --what) words="bias bias-x bias-y gates positions attention" ;;
     --colours) words="green cividis" ;;

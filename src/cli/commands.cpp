@@ -7,6 +7,7 @@
   COMMAND(train)                \
   COMMAND(eval)                 \
   COMMAND(predict)              \
+  COMMAND(convert)              \
   COMMAND(compare)              \
   COMMAND(probe)                \
   COMMAND(explain)              \

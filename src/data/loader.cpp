@@ -36,14 +36,24 @@ void use_one_thread() {
 #endif
 }
 
-std::vector<std::int64_t> epoch_order(std::int64_t count, std::int64_t epoch,
-                                      const LoaderOptions& options) {
+std::vector<std::int64_t> pass_order(std::int64_t count, std::int64_t epoch, std::int64_t pass,
+                                     const LoaderOptions& options) {
   if (options.shuffle) {
-    return shuffled(count,
-                    Draws(options.seed, static_cast<std::uint64_t>(epoch), 0, Purpose::order));
+    return shuffled(count, Draws(options.seed, static_cast<std::uint64_t>(epoch),
+                                 static_cast<std::uint64_t>(pass), Purpose::order));
   }
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), std::int64_t{0});
+  return order;
+}
+
+std::vector<std::int64_t> epoch_order(std::int64_t count, std::int64_t epoch,
+                                      const LoaderOptions& options) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t pass = 0; pass < options.passes; ++pass) {
+    const auto part = pass_order(count, epoch, pass, options);
+    order.insert(order.end(), part.begin(), part.end());
+  }
   return order;
 }
 
@@ -55,6 +65,9 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   if (options.drop_last && options.batch_size > dataset.size()) {
     throw Error(fmt::format("the batch size is {}, but {} has only {} images", options.batch_size,
                             dataset.name, dataset.size()));
+  }
+  if (options.passes < 1) {
+    throw Error(fmt::format("an epoch has {} passes, expected at least 1", options.passes));
   }
   if (options.repeats < 1) {
     throw Error(fmt::format("repeated augmentation is {}, expected at least 1", options.repeats));
@@ -111,15 +124,17 @@ struct Loader::State {
 
   ~State() { stop(); }
 
+  std::int64_t epoch_images() const { return dataset.size() * options.passes; }
+
   std::int64_t steps() const {
-    const std::int64_t full = dataset.size() / options.batch_size;
-    return full + (!options.drop_last && dataset.size() % options.batch_size > 0);
+    const std::int64_t full = epoch_images() / options.batch_size;
+    return full + (!options.drop_last && epoch_images() % options.batch_size > 0);
   }
 
   Batch make(std::int64_t of_epoch, std::int64_t step,
              const std::vector<std::int64_t>& in_order) const {
     const std::int64_t first = step * options.batch_size;
-    const std::int64_t size = std::min(options.batch_size, dataset.size() - first);
+    const std::int64_t size = std::min(options.batch_size, epoch_images() - first);
     Batch batch;
     std::vector<std::int64_t> sources;
     for (std::int64_t i = 0; i < size; ++i) {

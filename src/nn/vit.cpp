@@ -6,6 +6,7 @@
 #include "nn/layers.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <optional>
 
@@ -113,7 +114,7 @@ at::Tensor ViT::forward(const at::Tensor& images, const at::Tensor& depth_factor
   return forward_head(forward_features(images, {}, depth_factors));
 }
 
-at::Tensor ViT::draw_depth(int64_t images) const {
+at::Tensor ViT::draw_depth(int64_t images, const at::Generator& generator) const {
   const ViTConfig& vit = config_.vit;
   if (vit.stochastic_depth == 0 || vit.depth == 1) return {};
   std::vector<float> kept;
@@ -121,14 +122,16 @@ at::Tensor ViT::draw_depth(int64_t images) const {
     kept.insert(kept.end(), 2, static_cast<float>(1 - skip_rate(vit, layer)));
   }
   const at::Tensor share = at::tensor(kept).unsqueeze(1);
-  return at::rand({2 * vit.depth, images}).lt(share).to(at::kFloat) / share;
+  return at::rand({2 * vit.depth, images}, generator).lt(share).to(at::kFloat) / share;
 }
 
 at::Tensor ViT::forward_features(const at::Tensor& images, const AttentionWatcher& watcher,
                                  const at::Tensor& depth_factors) {
   ForwardPass pass{grid_of(images, config_.vit), is_training(), {}, watcher, {}};
   if (is_training()) {
-    pass.depth_factors = depth_factors.defined() ? depth_factors : draw_depth(images.size(0));
+    pass.depth_factors = depth_factors.defined()
+                             ? depth_factors
+                             : draw_depth(images.size(0), at::detail::getDefaultCPUGenerator());
     if (pass.depth_factors.defined()) pass.depth_factors = pass.depth_factors.to(images.device());
   }
   const at::Tensor patches = layers_->patch_embed(images);

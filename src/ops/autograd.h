@@ -29,6 +29,20 @@ class RefuseSecondBackward : public torch::autograd::Function<RefuseSecondBackwa
   }
 };
 
+/// What `compute` gives, as gradients that cannot be differentiated again.
+template <class Compute>
+Tensors once_only(const Tensors& saved, const Tensors& grads, Compute compute) {
+  if (!at::GradMode::is_enabled()) return compute();
+  Tensors gradients;
+  {
+    at::AutoGradMode off(false);
+    gradients = compute();
+  }
+  Tensors sources = saved;
+  sources.insert(sources.end(), grads.begin(), grads.end());
+  return RefuseSecondBackward::apply(TensorList(sources), gradients);
+}
+
 template <class Arguments>
 class Differentiable : public torch::autograd::Function<Differentiable<Arguments>> {
  public:
@@ -88,19 +102,6 @@ class Differentiable : public torch::autograd::Function<Differentiable<Arguments
     std::vector<bool> is_given;
     size_t outputs;
   };
-
-  template <class Compute>
-  static Tensors once_only(const Tensors& saved, const Tensors& grads, Compute compute) {
-    if (!at::GradMode::is_enabled()) return compute();
-    Tensors gradients;
-    {
-      at::AutoGradMode off(false);
-      gradients = compute();
-    }
-    Tensors sources = saved;
-    sources.insert(sources.end(), grads.begin(), grads.end());
-    return RefuseSecondBackward::apply(TensorList(sources), gradients);
-  }
 };
 
 template <class Arguments>

@@ -28,9 +28,12 @@ kernels::Form kernel_form(Form form) {
   return form == Form::distance ? kernels::Form::distance : kernels::Form::direct;
 }
 
-/// Plain attention has no grid: its tokens are one row.
+/// Tokens without a grid are one row.
+Grid in_one_row(const Tensor& q) {
+  return {1, q.size(2), 0};
+}
 Grid grid_of(const BiasedArguments& a) {
-  return a.form == Form::none ? Grid{1, a.q.size(2), 0} : a.grid;
+  return a.form == Form::none ? in_one_row(a.q) : a.grid;
 }
 
 bool fused(const BiasedArguments& a) {
@@ -45,6 +48,11 @@ bool fused(const VectorArguments& a, Form form) {
   return type_fits(a.q) && cuda::refusal(kernel_shape(a.q, a.grid), type_of(a.q), kernel_form(form),
                                          a.has_both() ? 2 : 1)
                                .empty();
+}
+
+bool fused(const CopeArguments& a) {
+  return type_fits(a.q) &&
+         cuda::cope_refusal(kernel_shape(a.q, in_one_row(a.q)), type_of(a.q)).empty();
 }
 
 /// Scratch memory from LibTorch's allocator, on its current stream.
@@ -184,6 +192,10 @@ kernels::EncodingGradients encoding_gradients(Gradients& gradients, size_t first
   return params;
 }
 
+kernels::CopeEncoding cope_encoding(const CopeArguments& a, const Tensor& table) {
+  return {table.size(0), floats(table), float(a.scale), false};
+}
+
 struct GivenVectors {
   explicit GivenVectors(const BiasedArguments& a)
       : ux(a.ux.contiguous()),
@@ -313,14 +325,35 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a
   return gradients.list();
 }
 
-// Contextual positions and the stored bias have the plain formula as their only implementation
-// here.
 Tensors CudaBackend::forward(const CopeArguments& a) {
-  return ReferenceBackend::forward(a);
+  if (!fused(a)) return ReferenceBackend::forward(a);
+  const c10::cuda::CUDAGuard guard(a.q.device());
+  const Inputs inputs(a.q, a.k, a.v, in_one_row(a.q), a.scale);
+  const auto table = as_floats(a.e);
+  const auto encoding = cope_encoding(a, table);
+  const Outputs outputs(a.q);
+  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, false), a.q);
+  cuda::cope_attention_forward(inputs.params, encoding, outputs.params, workspace.launch());
+  return {outputs.out, outputs.softmax};
 }
+
 Tensors CudaBackend::backward(const BackwardInputs& in, const CopeArguments& a) {
-  return ReferenceBackend::backward(in, a);
+  if (!fused(a)) return ReferenceBackend::backward(in, a);
+  const c10::cuda::CUDAGuard guard(a.q.device());
+  const Inputs inputs(a.q, a.k, a.v, in_one_row(a.q), a.scale);
+  const auto table = as_floats(a.e);
+  const auto encoding = cope_encoding(a, table);
+  const Saved saved(in);
+  Gradients gradients(in);
+  const auto qkv = qkv_gradients(gradients, inputs);
+  const auto dtable = floats(gradients.floats_like(3, a.e, a.e.sizes()));
+  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, true), a.q);
+  cuda::cope_attention_backward(inputs.params, encoding, saved.params, qkv, dtable,
+                                workspace.launch());
+  return gradients.list();
 }
+
+// The stored bias has the plain formula as its only implementation here.
 Tensors CudaBackend::forward(const BiasArguments& a) {
   return ReferenceBackend::forward(a);
 }

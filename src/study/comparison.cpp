@@ -4,6 +4,7 @@
 #include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 #include "sape2/study/comparison_report.h"
+#include "sape2/train/device.h"
 
 #include "study/peak_memory.h"
 #include "study/run_result_file.h"
@@ -133,6 +134,7 @@ Comparison Session::run() {
     const auto config = config_of(row, plan_.common.seed);
     comparison.rows.push_back({row, nn::parameter_count(config.model)});
   }
+  train::device_named(plan_.common.device);
   make_folder(folder_);
   refuse_other_plans();
   const auto total = static_cast<std::int64_t>(plan_.rows.size()) * plan_.seeds;

@@ -26,6 +26,7 @@ data::LoaderOptions loader_options(const Recipe& recipe, uint64_t seed, int64_t 
   options.batch_size = std::min(recipe.batch_size, images);
   options.seed = seed;
   options.drop_last = true;
+  options.passes = recipe.passes;
   options.repeats = recipe.repeats;
   options.device = device;
   options.augment.crop_padding = recipe.crop_padding;

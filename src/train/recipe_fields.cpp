@@ -116,7 +116,8 @@ void RecipeField::set_text(Recipe& recipe, const std::string& text, std::string_
 const std::vector<RecipeField>& recipe_fields() {
   using R = Recipe;
   static const std::vector<RecipeField> fields{
-      {"epochs", "Passes over the training images", &R::epochs, 1, kMostEpochs},
+      {"epochs", "Epochs of training", &R::epochs, 1, kMostEpochs},
+      {"passes", "Times an epoch goes over the training images", &R::passes, 1, 1000},
       {"batch_size", "Images of one optimiser step", &R::batch_size, 1, 1 << 20},
       {"accumulation", "Pieces a batch is worked through in", &R::accumulation, 1, 1 << 20},
       {.key = "optimizer",

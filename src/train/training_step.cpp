@@ -6,6 +6,8 @@
 #include "train/step_runner.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace sape2::train {
 namespace {
@@ -43,6 +45,13 @@ at::Tensor value_of(const std::optional<WeightAverage>& average) {
   return average ? average->value() : at::Tensor();
 }
 
+std::optional<c10::Stream> side_stream(const c10::Device& device) {
+  if (device.is_cpu()) return std::nullopt;
+  // Not from the pool that data loaders take theirs from: what they do must not be recorded.
+  return c10::impl::VirtualGuardImpl(device.type())
+      .getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+}
+
 // Places whose times are taken: the start, then two for each piece of a batch, then the end.
 constexpr int64_t kMostMeasuredPieces = (StepRunner::kMostMarks - 2) / 2;
 
@@ -57,7 +66,8 @@ TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed)
       adam_(parameters_.weights(), parameters_.decayed(), adam_options(recipe),
             {.average = value_of(average_), .copy = parameters_.rounded_weights()}),
       outcome_(at::zeros({2}, parameters_.weights().options())),
-      runner_(make_step_runner(parameters_.weights().device())) {
+      runner_(make_step_runner(parameters_.weights().device())),
+      side_stream_(side_stream(parameters_.weights().device())) {
   model_.train();
 }
 
@@ -72,10 +82,13 @@ double TrainingStep::Outcome::gradient_norm() const {
 }
 
 TrainingStep::Outcome TrainingStep::run(const Batch& batch, double learning_rate, int64_t step) {
-  at::manual_seed(mixed(seed_, static_cast<uint64_t>(step)));
+  const uint64_t seed = mixed(seed_, static_cast<uint64_t>(step));
+  // Dropout draws from LibTorch's own generators, which all runs of a process share.
+  if (recipe_.dropout > 0) at::manual_seed(seed);
   place(inputs_.images, batch.images);
   place(inputs_.targets, batch.targets);
-  place(inputs_.depth_factors, model_.draw_depth(batch.images.size(0)));
+  place(inputs_.depth_factors,
+        model_.draw_depth(batch.images.size(0), at::detail::createCPUGenerator(seed)));
   place(inputs_.numbers,
         adam_.numbers(step + 1, learning_rate, average_ ? average_->share(step) : 0));
   runner_->run([this] { compute(); });
@@ -91,9 +104,9 @@ void TrainingStep::place(at::Tensor& home, const at::Tensor& value) {
     return;
   }
   if (!home.defined() || home.sizes() != value.sizes()) {
-    home = at::empty(value.sizes(), value.options().device(device));
     // Another batch size is another step to record.
-    runner_ = make_step_runner(device);
+    if (home.defined()) runner_ = make_step_runner(device);
+    home = at::empty(value.sizes(), value.options().device(device));
   }
   home.copy_(value.is_cpu() ? value.pin_memory() : value, /*non_blocking=*/true);
 }
@@ -122,6 +135,8 @@ at::Tensor TrainingStep::accumulate_gradients() {
   const auto factors =
       skips ? inputs_.depth_factors.chunk(pieces, 1) : std::vector<at::Tensor>(images.size());
   const double share = 1 / static_cast<double>(inputs_.images.size(0));
+  std::optional<ops::GradientsBeside> beside;
+  if (side_stream_) beside.emplace(*side_stream_);
   at::Tensor total;
   for (std::size_t i = 0; i < images.size(); ++i) {
     const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()),
@@ -130,6 +145,7 @@ at::Tensor TrainingStep::accumulate_gradients() {
     const int place = static_cast<int>(2 * std::min<std::size_t>(i, kMostMeasuredPieces - 1));
     mark(place + 1);
     loss.backward();
+    if (beside) beside->join();
     parameters_.collect_gradients();
     mark(place + 2);
     total = total.defined() ? total + loss.detach() : loss.detach();

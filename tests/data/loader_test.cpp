@@ -147,6 +147,26 @@ TEST(Loader, RepeatsImagesWithOtherAugmentations) {
   EXPECT_EQ(Loader(shapes(120), options).steps(), 4);
 }
 
+TEST(Loader, GoesOverTheImagesSeveralTimesAnEpoch) {
+  LoaderOptions options = recipe();
+  options.passes = 3;
+  options.batch_size = 40;
+  const Loader loader(shapes(120), options);
+  EXPECT_EQ(loader.steps(), 9);
+  std::vector<std::vector<std::int64_t>> passes(3);
+  for (std::int64_t step = 0; step < 9; ++step) {
+    const Batch batch = loader.batch(0, step);
+    const auto* index = batch.indices.data_ptr<std::int64_t>();
+    auto& pass = passes[static_cast<std::size_t>(step / 3)];
+    pass.insert(pass.end(), index, index + 40);
+  }
+  EXPECT_NE(passes[0], passes[1]);
+  EXPECT_NE(passes[1], passes[2]);
+  for (const auto& pass : passes) {
+    EXPECT_EQ(std::set<std::int64_t>(pass.begin(), pass.end()).size(), 120u);
+  }
+}
+
 TEST(Loader, CanBeLeftAtAnyTime) {
   for (int taken = 0; taken < 4; ++taken) {
     Loader loader(shapes(200), recipe());
@@ -170,6 +190,7 @@ TEST(Loader, RefusesImpossibleOptions) {
   };
   expect_contains(sentence({.batch_size = 0}), "batch size is 0");
   expect_contains(sentence({.batch_size = 11, .drop_last = true}), "only 10 images");
+  expect_contains(sentence({.passes = 0}), "an epoch has 0 passes");
   expect_contains(sentence({.repeats = 0}), "repeated augmentation is 0");
   expect_contains(sentence({.prefetch = -1}), "-1 batches");
   expect_contains(sentence({.augment = {.flip = 3}}), "flip is 3");

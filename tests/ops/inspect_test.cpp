@@ -4,6 +4,7 @@
 #include "support/sape2_case.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 namespace sape2::testing {

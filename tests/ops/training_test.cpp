@@ -157,6 +157,47 @@ TEST(SplitHeads, AttentionLeavesItsGradientsPacked) {
   }
 }
 
+TEST(RotaryAttention, FollowsTheFormula) {
+  using Angles = Rotation::Angles;
+  const struct {
+    int64_t images, heads, head_size;
+    Grid grid;
+  } cases[] = {
+      {3, 2, 16, {3, 5, 1}}, {2, 6, 64, {8, 8, 0}}, {5, 1, 4, {1, 1, 0}}, {2, 3, 20, {4, 2, 2}}};
+  for (const auto& [images, heads, head_size, grid] : cases) {
+    for (const Angles angles : {Angles::raster, Angles::axial, Angles::mixed}) {
+      const Function function = [&, heads = heads, grid = grid](const Tensors& in) -> Tensors {
+        const auto [q, k, v] = split_heads(in[0], heads);
+        // Frequencies are never narrower than float32.
+        const auto frequencies = [&](const Tensor& f) {
+          if (angles != Angles::mixed) return Tensor();
+          return f.scalar_type() == at::kDouble ? f : f.to(at::kFloat);
+        };
+        const Rotation rotation{angles, frequencies(in[1]), frequencies(in[2])};
+        return {rotary_attention(q, k, v, grid, rotation)};
+      };
+      check_everywhere(function, {numbers({images, grid.tokens(), 3 * heads * head_size}, 1, 2),
+                                  numbers({heads, head_size / 2}, 2, 0.5),
+                                  numbers({heads, head_size / 2}, 3, 0.5)});
+    }
+  }
+}
+
+TEST(RotaryAttention, LeavesItsInputsAloneAndItsGradientsPacked) {
+  Tensors devices{at::zeros({1})};
+  if (test::has_gpu()) devices.push_back(at::zeros({1}, at::kCUDA));
+  for (const Tensor& device : devices) {
+    const Tensor packed = numbers({2, 6, 96}, 1).to(device.device(), at::kFloat).requires_grad_();
+    const Tensor before = packed.detach().clone();
+    const auto [q, k, v] = split_heads(packed, 2);
+    const Tensor out = rotary_attention(q, k, v, {2, 3, 0}, {Rotation::Angles::axial, {}, {}});
+    EXPECT_TRUE(at::allclose(out, attention(rope2d(q, {2, 3, 0}), rope2d(k, {2, 3, 0}), v)));
+    out.sum().backward();
+    EXPECT_TRUE(at::equal(packed.detach(), before));
+    EXPECT_TRUE(packed.grad().is_contiguous());
+  }
+}
+
 TEST(SoftCrossEntropy, FollowsTheFormula) {
   for (const int64_t classes : {2, 10, 33, 1000}) {
     for (const int64_t images : {1, 7, 128}) {

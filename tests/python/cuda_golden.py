@@ -110,10 +110,48 @@ def expected(tensors, metadata):
     return result
 
 
+def run_cope(op, tensors, metadata, dtype):
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    leaves = {n: tensors[n].to("cuda", wide if n == "e" else dtype) for n in ("q", "k", "v", "e")}
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    out = op(*leaves.values(), float(metadata["scale"]))
+    out.backward(tensors["dout"].to("cuda", dtype))
+    results = {"out": out.detach().double()}
+    results.update({"d" + n: leaf.grad.double() for n, leaf in leaves.items()})
+    return results
+
+
+def our_cope(q, k, v, e, scale):
+    return torch.ops.sape2.cope_attention(q, k, v, e, scale=scale)
+
+
+def plain_cope(q, k, v, e, scale):
+    """The formula in ordinary operations of the inputs' type."""
+    scores = scale * (q @ k.mT)
+    positions = torch.sigmoid(scores).flip(-1).cumsum(-1).flip(-1).clamp(max=e.shape[0] - 1)
+    z = q @ e.to(q.dtype).mT
+    low = positions.detach().floor()
+    bias = (positions - low) * z.gather(-1, positions.detach().ceil().long())
+    bias = bias + (1 - positions + low) * z.gather(-1, low.long())
+    return (scores + bias).softmax(-1) @ v
+
+
+def expected_cope(tensors, metadata):
+    return {n: tensors[n].cuda() for n in ("out", "dq", "dk", "dv", "de")}
+
+
+def cases():
+    """(name, tensors, metadata, how the case is run, our operator, the formula, what comes out)."""
+    for case in golden.sape2_cases():
+        yield *case, run, ours, plain, expected
+    yield "cope", *golden.load(golden.FOLDER / "cope.safetensors"), run_cope, our_cope, plain_cope, expected_cope
+
+
 def main():
     torch.ops.load_library(sys.argv[1])
     failures = 0
-    for name, tensors, metadata in golden.sape2_cases():
+    for name, tensors, metadata, run, ours, plain, expected in cases():
         exact = expected(tensors, metadata)
         line = [f"{name:34}"]
         got = run(ours, tensors, metadata, torch.float32)

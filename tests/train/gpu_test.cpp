@@ -134,8 +134,9 @@ TEST_P(GpuCurve, FollowsTheCpuWhereTheLossFallsFast) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Encodings, GpuCurve,
-                         testing::Values("none", "ape", "rpe", "rope2d", "cope+ape", "sape2-k+ape",
-                                         "sape2-rel-k", "sape2-rel-qk[gates=open]"));
+                         testing::Values("none", "ape", "rpe", "rope", "rope2d", "rope2d-mixed",
+                                         "cope+ape", "sape2-k+ape", "sape2-rel-k",
+                                         "sape2-rel-qk[gates=open]"));
 
 RunSummary trained(const fs::path& path, const RunConfig& config, int64_t stop_after = -1) {
   LoaderSource source(some_shapes(320), config);

@@ -16,6 +16,7 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   bool shuffle = true;
   bool drop_last = false;    ///< leave out the last batch where it is smaller than the others
+  std::int64_t passes = 1;   ///< times an epoch goes over the images, each in an order of its own
   std::int64_t repeats = 1;  ///< repeated augmentation: an image appears so many times in a row
   AugmentOptions augment;
   at::Device device = at::kCPU;
@@ -38,8 +39,7 @@ class Loader {
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  /// Batches an epoch. With repeats, an epoch still has as many images as the data set: fewer
-  /// different ones.
+  /// Batches an epoch. Repeats do not make it longer: fewer different images are in it.
   std::int64_t steps() const;
 
   /// Goes to a step of an epoch; next() gives that batch and those after it. A new loader stands at

@@ -64,6 +64,22 @@ void sape2_attention_backward(const AttentionInputs& inputs, const Encoding& enc
                               const EncodingGradients& encoding_gradients, float* dgain,
                               const Launch& launch);
 
+// ------------------------------------------------------------------------ contextual positions
+
+/// As `refusal`; the table may have any number of rows.
+std::string cope_refusal(const Shape& shape, DType dtype);
+
+/// Scratch is O(tokens · positions) a head where shared memory does not hold the table values, and
+/// backward, beyond 64 tokens, sums of dk and dv for each of a fixed number of blocks.
+std::size_t cope_attention_workspace(const AttentionInputs& inputs, const CopeEncoding& encoding,
+                                     bool backward);
+void cope_attention_forward(const AttentionInputs& inputs, const CopeEncoding& encoding,
+                            const AttentionOutputs& outputs, const Launch& launch);
+/// `dtable` is (positions, head_size) or null.
+void cope_attention_backward(const AttentionInputs& inputs, const CopeEncoding& encoding,
+                             const AttentionSaved& saved, const AttentionGradients& gradients,
+                             float* dtable, const Launch& launch);
+
 // -------------------------------------------------------------------------------------- stage 1
 
 /// Stage 1 needs no scratch forward.

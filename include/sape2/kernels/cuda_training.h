@@ -79,6 +79,46 @@ void column_sums(DType dtype, std::int64_t rows, std::int64_t width, const void*
 void cross_entropy(DType dtype, std::int64_t images, std::int64_t classes, const void* logits,
                    const float* targets, float scale, float* loss, void* dlogits, void* stream);
 
+// -------------------------------------------------------------------------- rotary positions
+
+/// By how much neighbouring channels (a, b), pair t of a patch's head, turn:
+/// (a cos − b sin, a sin + b cos). Prefix tokens do not.
+struct Rotation {
+  enum class Angles : std::uint8_t {
+    raster,  ///< number of the patch · 10000^(−t/pairs)
+    axial,   ///< x · 100^(−t/(pairs/2)), for the second half of the pairs y instead of x
+    mixed,   ///< x · fx[t] + y · fy[t], of each head
+  };
+  Angles angles = Angles::raster;
+  const float* fx = nullptr;  ///< (heads, head_size/2), where mixed
+  const float* fy = nullptr;
+};
+
+/// Larger heads are refused by rotary_*.
+inline constexpr std::int64_t kWidestTurnedHead = 256;
+
+/// q, k and v, whose rows are whole aligned groups of four elements.
+struct RotaryHeads {
+  ConstView q, k, v;
+};
+struct TurnedHeads {
+  View q, k, v;
+};
+/// q and k turned, and v copied, so that they can lie side by side.
+void rotary_forward(const Shape& shape, DType dtype, const Rotation& rotation,
+                    const RotaryHeads& heads, const TurnedHeads& turned, void* stream);
+
+struct RotaryGradients {
+  View dq, dk;           ///< of the turned ones on the way in, of the given ones on the way out
+  ConstView q, k;        ///< the turned ones; only for dfx and dfy
+  float* dfx = nullptr;  ///< (heads, head_size/2), where mixed; null, both: not wanted
+  float* dfy = nullptr;
+};
+/// Without dfx and dfy no scratch is needed.
+std::size_t rotary_workspace(const Shape& shape);
+void rotary_backward(const Shape& shape, DType dtype, const Rotation& rotation,
+                     const RotaryGradients& gradients, void* workspace, void* stream);
+
 // --------------------------------------------------------------------------------- optimiser
 
 /// The gradient of one parameter and where it belongs in the flat gradient.

@@ -25,13 +25,14 @@ class ViT : public torch::nn::Module {
   ~ViT() override;
 
   /// Logits `[B, classes]` of normalised images `[B, channels, height, width]`. In training,
-  /// `depth_factors` are what draw_depth() gave, on the images' device; undefined: drawn here.
+  /// `depth_factors` are what draw_depth() gave, on the images' device; undefined: drawn here,
+  /// from LibTorch's own generator.
   at::Tensor forward(const at::Tensor& images, const at::Tensor& depth_factors = {});
 
   /// Stochastic depth for so many images: the factor `[2·depth, images]` on each branch, 0 where it
-  /// is skipped. From LibTorch's generator of the CPU, whatever device the model is on; undefined
-  /// where the model has no stochastic depth.
-  at::Tensor draw_depth(int64_t images) const;
+  /// is skipped. On the CPU, from a generator of the CPU, whatever device the model is on;
+  /// undefined where the model has no stochastic depth.
+  at::Tensor draw_depth(int64_t images, const at::Generator& generator) const;
 
   /// The tokens `[B, N, width]` after the last layer, prefix tokens first. `watcher` is shown every
   /// layer's attention on the way.

@@ -94,6 +94,17 @@ at::Tensor rope2d(const at::Tensor& x, const Grid& grid);
 at::Tensor rope2d_mixed(const at::Tensor& x, const at::Tensor& fx, const at::Tensor& fy,
                         const Grid& grid);
 
+/// Which of the three turns q and k.
+struct Rotation {
+  enum class Angles { raster, axial, mixed };
+  Angles angles = Angles::raster;  ///< of rope, rope2d, rope2d_mixed
+  at::Tensor fx, fy;               ///< where mixed
+};
+
+/// attention() of turned q and k, in one differentiable function where kernels for it exist.
+at::Tensor rotary_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const Grid& grid, const Rotation& rotation);
+
 /// While one of these lives, this thread's attention runs on the plain reference formulas instead
 /// of the fused kernels: the oracle for tests and benchmarks.
 class ReferenceGuard {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,23 @@ struct Branch {
 /// x·weightᵀ + bias. As a branch, the bias is left to whoever adds it where that saves a pass.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 Branch linear_branch(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// While it lives, linear layers that run on this thread compute the gradients of their weights and
+/// biases on a stream beside the backward pass, where the fused kernels serve them: alone they fill
+/// a GPU badly. join() makes the current stream wait for them; before it they must not be used.
+class GradientsBeside {
+ public:
+  explicit GradientsBeside(const c10::Stream& stream);
+  ~GradientsBeside();
+  GradientsBeside(const GradientsBeside&) = delete;
+  GradientsBeside& operator=(const GradientsBeside&) = delete;
+
+  void join() const;
+
+ private:
+  c10::Stream stream_;
+  std::optional<c10::Stream> outer_;
+};
 
 /// gelu(value + bias), the exact one.
 at::Tensor gelu(const Branch& x);

@@ -12,6 +12,7 @@ namespace sape2::train {
 /// file are the names of these members; what a file leaves out has the value given here.
 struct Recipe {
   int64_t epochs = 100;
+  int64_t passes = 1;        ///< times an epoch goes over the training images
   int64_t batch_size = 128;  ///< images of one optimiser step
   int64_t accumulation = 1;  ///< pieces a batch is worked through in, to need less memory
 

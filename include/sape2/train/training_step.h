@@ -6,6 +6,8 @@
 #include "sape2/train/recipe.h"
 #include "sape2/train/weight_average.h"
 
+#include <c10/core/Stream.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -82,6 +84,7 @@ class TrainingStep {
   Inputs inputs_;
   at::Tensor outcome_;
   std::unique_ptr<StepRunner> runner_;
+  std::optional<c10::Stream> side_stream_;  // on a GPU, for gradients of weights
   PhaseSeconds* seconds_ = nullptr;
 };
 

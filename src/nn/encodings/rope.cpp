@@ -10,7 +10,7 @@ class RopeLayer : public LayerEncoding {
 
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid& grid) const override {
-    return ops::attention(ops::rope(q, grid.prefix), ops::rope(k, grid.prefix), v);
+    return ops::rotary_attention(q, k, v, grid, {ops::Rotation::Angles::raster, {}, {}});
   }
 
   ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
@@ -25,7 +25,7 @@ class Rope2dLayer : public LayerEncoding {
 
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid& grid) const override {
-    return ops::attention(ops::rope2d(q, grid), ops::rope2d(k, grid), v);
+    return ops::rotary_attention(q, k, v, grid, {ops::Rotation::Angles::axial, {}, {}});
   }
 
   ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,

@@ -21,8 +21,7 @@ class MixedRopeLayer : public LayerEncoding {
 
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const ops::Grid& grid) const override {
-    return ops::attention(ops::rope2d_mixed(q, fx_, fy_, grid),
-                          ops::rope2d_mixed(k, fx_, fy_, grid), v);
+    return ops::rotary_attention(q, k, v, grid, {ops::Rotation::Angles::mixed, fx_, fy_});
   }
 
   ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/ops/ops.h"
 #include "sape2/ops/training.h"
 
 /// The fused kernels on tensors, without autograd. Where there are none, nothing calls these.
@@ -41,5 +42,16 @@ at::Tensor column_sums(const at::Tensor& x);
 /// The loss, and its derivative by the logits.
 std::pair<at::Tensor, at::Tensor> cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                                                 double scale);
+
+/// Whether rotary kernels take heads like q, which is [B, h, N, d].
+bool turns(const at::Tensor& q);
+/// q and k turned, and v, as thirds of one new tensor.
+std::array<at::Tensor, 3> turned(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const Grid& grid, const Rotation& rotation);
+/// Turns the gradients of turned q and k back in place. Gives those of fx and fy where `wanted`.
+std::pair<at::Tensor, at::Tensor> turn_back(const at::Tensor& dq, const at::Tensor& dk,
+                                            const at::Tensor& q, const at::Tensor& k,
+                                            const Grid& grid, const Rotation& rotation,
+                                            bool wanted);
 
 }  // namespace sape2::ops::fused

@@ -42,6 +42,18 @@ std::pair<at::Tensor, at::Tensor> cross_entropy(const at::Tensor&, const at::Ten
   absent();
 }
 
+bool turns(const at::Tensor&) {
+  return false;
+}
+std::array<at::Tensor, 3> turned(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                 const Grid&, const Rotation&) {
+  absent();
+}
+std::pair<at::Tensor, at::Tensor> turn_back(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                            const at::Tensor&, const Grid&, const Rotation&, bool) {
+  absent();
+}
+
 }  // namespace fused
 
 void gather_on_gpu(const std::vector<GradientPiece>&, const at::Tensor&, bool) {
