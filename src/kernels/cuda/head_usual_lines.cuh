@@ -109,21 +109,6 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
 #pragma unroll
   for (int m = 0; m < Length; ++m) d[m] = walk.is_patch ? gradients[m] : 0.0F;
 
-  int at = -16;  // the sums belong to rows `at` and `at + 1`
-  float lower = 0.0F, upper = 0.0F;
-#pragma unroll
-  for (int i = 0; i < Length; ++i) {
-    const int m = kSuffix ? Length - 1 - i : i;
-    const TablePlace place(kept.position[m], axis.origin);
-    const bool stays = place.row == at;
-    const float from_upper = place.row == at + 1 ? upper : 0.0F;
-    at = place.row;
-    lower = fmaf(-place.weight, d[m], (stays ? lower : from_upper) + d[m]);
-    upper = fmaf(place.weight, d[m], stays ? upper : 0.0F);
-    bins[at] = narrow<T>(lower);
-    bins[at + 1] = narrow<T>(upper);
-  }
-
   float sum = 0.0F;
 #pragma unroll
   for (int m = 0; m < Length; ++m) {
@@ -146,13 +131,25 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
     dt[m] *= gate * (1.0F - gate);
     sums.scale += dt[m] * kept.score[m];
     sums.offset += dt[m];
-    float ds = unit * dt[m];
-    if constexpr (kSuffix) {
-      own_gradient = m == walk.own ? ds : own_gradient;
-      ds = m == walk.own ? 0.0F : ds;
-    }
     T& place = on_line[m * stride];
-    place = narrow<T>(widen(place) + ds);
+    const T with_gate = narrow<T>(fmaf(unit, dt[m], widen(place)));
+    if (m != walk.own) place = with_gate;
+    if (m == walk.own) own_gradient = unit * dt[m];
+  }
+
+  int at = -16;  // the sums belong to rows `at` and `at + 1`
+  float lower = 0.0F, upper = 0.0F;
+#pragma unroll
+  for (int i = 0; i < Length; ++i) {
+    const int m = kSuffix ? Length - 1 - i : i;
+    const TablePlace place(kept.position[m], axis.origin);
+    const bool stays = place.row == at;
+    const float from_upper = place.row == at + 1 ? upper : 0.0F;
+    at = place.row;
+    lower = fmaf(-place.weight, d[m], (stays ? lower : from_upper) + d[m]);
+    upper = fmaf(place.weight, d[m], stays ? upper : 0.0F);
+    bins[at] = narrow<T>(lower);
+    bins[at + 1] = narrow<T>(upper);
   }
   if constexpr (kSuffix) {
     own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
