@@ -335,7 +335,9 @@ TEST(CudaTf32, IsASwitch) {
       const auto ours = run_on_gpu(p, DType::float32, false);
       const double error = error_norm(ours.out, exact.out) / norm(exact.out);
       EXPECT_LT(error, tf32 ? 1e-2 : tolerance(DType::float32));
-      if (tf32) EXPECT_GT(error, 5e-5);
+      if (tf32) {
+        EXPECT_GT(error, 5e-5);
+      }
       expect_near("dq", ours.dq, exact.dq, tf32 ? 2e-2 : 1e-4);
       expect_near("dv", ours.dv, exact.dv, tf32 ? 1e-2 : 1e-4);
     }
