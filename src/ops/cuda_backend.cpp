@@ -78,14 +78,24 @@ Tensor per_head_floats(const Tensor& value, const Tensor& q) {
   return value.defined() ? as_floats(value.expand({q.size(1)})) : value;
 }
 
+/// PyTorch's own switch: torch.backends.cuda.matmul.allow_tf32 and its successors.
+bool tf32_is_on() {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+  return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) ==
+         at::Float32Precision::TF32;
+#else
+  return at::globalContext().allowTF32CuBLAS();
+#endif
+}
+
 /// q, k and v for the kernels, and the tensors that keep their memory alive.
 struct Inputs {
   Inputs(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Grid& grid, double scale)
       : q(with_contiguous_rows(q_in)),
         k(with_contiguous_rows(k_in)),
         v(with_contiguous_rows(v_in)),
-        params{kernel_shape(q, grid), type_of(q),    float(scale),
-               const_view(q),         const_view(k), const_view(v)} {}
+        params{kernel_shape(q, grid), type_of(q),    float(scale), const_view(q),
+               const_view(k),         const_view(v), tf32_is_on()} {}
   Tensor q, k, v;
   kernels::AttentionInputs params;
 };

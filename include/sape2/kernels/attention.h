@@ -14,6 +14,7 @@ struct AttentionInputs {
   DType dtype = DType::float32;
   float scale = 1.0F;
   ConstView q, k, v;
+  bool tf32 = false;  ///< On a GPU, products of float32 may round their factors to 11 bits.
 };
 
 /// What the backward pass needs to know of a token's softmax. Two numbers, not the logarithm of the

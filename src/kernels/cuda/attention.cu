@@ -102,6 +102,22 @@ void prepare_sape2(const StageOneParams& stage, Form form, const VectorScratch& 
   if (form == Form::distance) make_near<T>(stage.geometry, v, stream);
 }
 
+template <class T>
+void attend(const AttentionInputs& in, const AttentionParams& p, BiasForm form,
+            cudaStream_t stream) {
+  if constexpr (std::is_same_v<T, float>)
+    if (in.tf32) return attention_forward<Tf32>(p, form, stream);
+  attention_forward<T>(p, form, stream);
+}
+
+template <class T>
+void attend_backward(const AttentionInputs& in, const BackwardParams& p, BiasForm form,
+                     cudaStream_t stream) {
+  if constexpr (std::is_same_v<T, float>)
+    if (in.tf32) return attention_backward<Tf32>(p, form, stream);
+  attention_backward<T>(p, form, stream);
+}
+
 void sum_dgain(SumJobs& sums, const Geometry& g, const float* partials, float* dgain) {
   SumJob job;
   job.parts[0] = {partials, g.padded_tokens / 64, 1, 0};
@@ -132,7 +148,7 @@ void plain_attention_forward(const AttentionInputs& in, const AttentionOutputs& 
   const HeadCall head(in, p.geometry);
   if (head.fits()) return head.forward(p, stream_of(launch));
   dispatch_type(in.dtype, [&](auto type) {
-    attention_forward<decltype(type)>(p, BiasForm::none, stream_of(launch));
+    attend<decltype(type)>(in, p, BiasForm::none, stream_of(launch));
   });
 }
 
@@ -146,7 +162,7 @@ void plain_attention_backward(const AttentionInputs& in, const AttentionSaved& s
   Arena arena(launch.workspace, launch.workspace_bytes);
   p.delta = BackwardScratch(arena, geometry).delta;
   dispatch_type(in.dtype, [&](auto type) {
-    attention_backward<decltype(type)>(p, BiasForm::none, stream_of(launch));
+    attend_backward<decltype(type)>(in, p, BiasForm::none, stream_of(launch));
   });
 }
 
@@ -182,7 +198,7 @@ void biased_attention_forward(const AttentionInputs& in, const AxisVectors& vect
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_given<T>(geometry, vectors, form, scratch, stream);
-    attention_forward<T>(p, bias_form(form, vectors.sets), stream);
+    attend<T>(in, p, bias_form(form, vectors.sets), stream);
   });
 }
 
@@ -209,7 +225,7 @@ void biased_attention_backward(const AttentionInputs& in, const AxisVectors& vec
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_given<T>(geometry, vectors, form, scratch, stream);
-    attention_backward<T>(p, bias_form(form, vectors.sets), stream);
+    attend_backward<T>(in, p, bias_form(form, vectors.sets), stream);
     export_gradients<T>(geometry, sets, gradient_places(form, scratch),
                         {vector_gradients.dx, vector_gradients.dy}, stream);
   });
@@ -256,7 +272,7 @@ void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_sape2<T>(stage, form, scratch, stream);
-    attention_forward<T>(p, bias_form(form, stage.sets), stream);
+    attend<T>(in, p, bias_form(form, stage.sets), stream);
   });
 }
 
@@ -290,7 +306,7 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_sape2<T>(stage, form, vectors, stream);
-    attention_backward<T>(p, bias_form(form, stage.sets), stream);
+    attend_backward<T>(in, p, bias_form(form, stage.sets), stream);
     stage_one_backward<T>(back, stream);
   });
   SumJobs sums{.images = in.shape.images, .heads = geometry.heads};

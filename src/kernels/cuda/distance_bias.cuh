@@ -263,8 +263,9 @@ struct DistanceGradient {
 };
 
 /// In float32 the differences themselves are summed; a lane keeps one entry in four of its rows.
-template <int Pieces>
-struct DistanceGradient<float, Pieces> {
+template <class T, int Pieces>
+requires kIsWide<T>
+struct DistanceGradient<T, Pieces> {
   static constexpr int kSpanPieces = 8;
   float sum[16][2];
 
@@ -273,7 +274,7 @@ struct DistanceGradient<float, Pieces> {
     for (int i = 0; i < 16; ++i) sum[i][0] = sum[i][1] = 0.0F;
   }
 
-  __device__ void add(const NearTiles<float, Pieces>& tiles, int buffer, float (&omega)[Pieces][4],
+  __device__ void add(const NearTiles<T, Pieces>& tiles, int buffer, float (&omega)[Pieces][4],
                       int first_entry) {
     const Lane lane;
     const auto columns = tiles.columns(buffer), rows = tiles.rows();
@@ -310,7 +311,7 @@ struct DistanceGradient<float, Pieces> {
   }
 
   template <class Use>
-  __device__ void finish(const NearTiles<float, Pieces>& tiles, int first_entry, Use use) {
+  __device__ void finish(const NearTiles<T, Pieces>& tiles, int first_entry, Use use) {
     const Lane lane;
 #pragma unroll
     for (int quad = 0; quad < 16; ++quad) {

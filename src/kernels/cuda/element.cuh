@@ -11,11 +11,20 @@ namespace sape2::kernels::cuda {
 using Bf16 = __nv_bfloat16;
 using Fp16 = __half;
 
+/// A float32 whose products may be rounded to tf32's eleven significant bits.
+struct Tf32 {
+  float value;
+  __device__ operator float() const { return value; }
+};
+
 template <class T>
 inline constexpr bool kIsWide = sizeof(T) == 4;
 
 __device__ inline float widen(float x) {
   return x;
+}
+__device__ inline float widen(Tf32 x) {
+  return x.value;
 }
 __device__ inline float widen(Bf16 x) {
   return __bfloat162float(x);
@@ -27,7 +36,7 @@ __device__ inline float widen(Fp16 x) {
 template <class T>
 __device__ T narrow(float x) {
   if constexpr (kIsWide<T>) {
-    return x;
+    return T{x};
   } else if constexpr (std::is_same_v<T, Bf16>) {
     return __float2bfloat16_rn(x);
   } else {

@@ -15,22 +15,18 @@ struct Lane {
   __device__ Lane() : g(threadIdx.x % 32 / 4), t(threadIdx.x % 4) {}
 };
 
+/// Two neighbours.
+template <class T>
+using Pair = std::conditional_t<kIsWide<T>, float2, std::uint32_t>;
+
 template <class T>
 struct FragmentA {  // rows g, g+8 at columns 2t | rows g, g+8 at columns 2t+8, two neighbours each
-  std::uint32_t r[4];
-};
-template <>
-struct FragmentA<float> {
-  float2 r[4];
+  Pair<T> r[4];
 };
 
 template <class T>
 struct FragmentB {  // rows 2t, 2t+1 | 2t+8, 2t+9
-  std::uint32_t r[2];
-};
-template <>
-struct FragmentB<float> {
-  float2 r[2];
+  Pair<T> r[2];
 };
 
 template <class T>
@@ -100,6 +96,19 @@ __device__ inline void multiply_add<float>(float (&c)[4], const FragmentA<float>
     multiply_add_tf32(c, low, b0.high, b1.high);
     multiply_add_tf32(c, high, b0.low, b1.low);
     multiply_add_tf32(c, high, b0.high, b1.high);
+  }
+}
+
+/// One tf32 product, for those who switched it on.
+template <>
+__device__ inline void multiply_add<Tf32>(float (&c)[4], const FragmentA<Tf32>& a,
+                                          const FragmentB<Tf32>& b) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float2 top = a.r[2 * half], bottom = a.r[2 * half + 1];
+    const std::uint32_t rounded[4] = {to_tf32(top.x), to_tf32(bottom.x), to_tf32(top.y),
+                                      to_tf32(bottom.y)};
+    multiply_add_tf32(c, rounded, to_tf32(b.r[half].x), to_tf32(b.r[half].y));
   }
 }
 
@@ -205,9 +214,9 @@ __device__ FragmentA<T> as_a(const float (&left)[4], const float (&right)[4]) {
 }
 
 /// Two neighbours of a fragment to a tile, column even.
-template <class T, class Pair>
-__device__ void store_pair(const Tile<T>& tile, int row, int column, const Pair& pair) {
-  *reinterpret_cast<Pair*>(&tile.at(row, column)) = pair;
+template <class T>
+__device__ void store_pair(const Tile<T>& tile, int row, int column, const Pair<T>& pair) {
+  *reinterpret_cast<Pair<T>*>(&tile.at(row, column)) = pair;
 }
 
 // ----------------------------------------------------------------------------- whole products

@@ -62,13 +62,17 @@ double norm(const Numbers& numbers) {
   return std::sqrt(sum);
 }
 
+double error_norm(const Numbers& ours, const Numbers& exact) {
+  Numbers difference(exact.size());
+  for (std::size_t i = 0; i < exact.size(); ++i) difference[i] = ours[i] - exact[i];
+  return norm(difference);
+}
+
 /// ‖ours − exact‖ ≤ most · ‖exact‖, or · `terms` where sums cancel and that is larger.
 void expect_near(const char* name, const Numbers& ours, const Numbers& exact, double most,
                  double terms = 0) {
   ASSERT_EQ(ours.size(), exact.size()) << name;
-  Numbers difference(exact.size());
-  for (std::size_t i = 0; i < exact.size(); ++i) difference[i] = ours[i] - exact[i];
-  const double error = norm(difference), size = std::max(norm(exact), terms);
+  const double error = error_norm(ours, exact), size = std::max(norm(exact), terms);
   EXPECT_TRUE(error <= most * size)
       << name << ": error " << error << " of " << size << ", at most " << most << " of it";
 }
@@ -313,6 +317,31 @@ TEST_P(CudaAttention, NotANumberStaysInItsImage) {
   const std::size_t image = p.shape.tokens() * p.shape.head_size;
   EXPECT_TRUE(std::isnan(ours.out[3 * 32]));
   for (std::size_t i = image; i < 2 * image; ++i) ASSERT_TRUE(std::isfinite(ours.out[i]));
+}
+
+// Eleven bits instead of 24, and only where they were asked for.
+TEST(CudaTf32, IsASwitch) {
+  if (!has_gpu()) GTEST_SKIP() << "there is no GPU here";
+  Random random(7);
+  for (const auto form : {Form::distance, Form::direct}) {
+    Problem p;
+    p.shape = {2, 2, 9, 11, 1, 64};
+    p.form = form;
+    p.positions = default_positions(p);
+    p = rounded_problem(filled(p, random), DType::float32);
+    const auto exact = solve(p);
+    for (const bool tf32 : {false, true}) {
+      p.tf32 = tf32;
+      const auto ours = run_on_gpu(p, DType::float32, false);
+      const double error = error_norm(ours.out, exact.out) / norm(exact.out);
+      EXPECT_LT(error, tf32 ? 1e-2 : tolerance(DType::float32));
+      if (tf32) {
+        EXPECT_GT(error, 5e-5);
+      }
+      expect_near("dq", ours.dq, exact.dq, tf32 ? 2e-2 : 1e-4);
+      expect_near("dv", ours.dv, exact.dv, tf32 ? 1e-2 : 1e-4);
+    }
+  }
 }
 
 std::string type_name(const testing::TestParamInfo<DType>& info) {

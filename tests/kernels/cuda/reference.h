@@ -24,6 +24,7 @@ struct Problem {
   bool tables_per_head = false;
   std::int64_t positions = 0;
   double scale = 1;
+  bool tf32 = false;  // how the GPU may round
 
   Numbers q, k, v, dout;                  // (images, heads, tokens, head size)
   Numbers gain, gate_scale, gate_offset;  // (heads)

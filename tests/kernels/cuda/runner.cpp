@@ -93,8 +93,8 @@ struct Run {
     k.upload(p.k);
     v.upload(p.v);
     dout.upload(p.dout);
-    inputs = {p.shape,        type,           static_cast<float>(p.scale),
-              q.const_view(), k.const_view(), v.const_view()};
+    inputs = {p.shape,        type,  static_cast<float>(p.scale), q.const_view(), k.const_view(),
+              v.const_view(), p.tf32};
     outputs = {out.view(), static_cast<SoftmaxRow*>(softmax.data())};
     saved = {out.const_view(), outputs.softmax, dout.const_view()};
     gradients = {dq.view(), dk.view(), dv.view()};

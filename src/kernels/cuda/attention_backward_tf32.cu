@@ -1,0 +1,7 @@
+#include "kernels/cuda/attention_backward.cuh"
+
+namespace sape2::kernels::cuda {
+
+template void attention_backward<Tf32>(const BackwardParams&, BiasForm, cudaStream_t);
+
+}  // namespace sape2::kernels::cuda
