@@ -61,6 +61,23 @@ __device__ void multiply_add(float (&c)[4], const FragmentA<T>& a, const Fragmen
   }
 }
 
+/// The same over eight of k: rows g, g+8 of A at columns 2t, rows 2t of B.
+template <class T>
+__device__ void multiply_add_eight(float (&c)[4], std::uint32_t a_top, std::uint32_t a_bottom,
+                                   std::uint32_t b) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a_top), "r"(a_bottom), "r"(b));
+  } else {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a_top), "r"(a_bottom), "r"(b));
+  }
+}
+
 __device__ inline std::uint32_t to_tf32(float x) {
   std::uint32_t bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));

@@ -31,7 +31,7 @@ bool has_hopper_body() {
 inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
   const auto& g = p.geometry;
   const auto& v = p.vectors;
-  return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && form != BiasForm::distance_pair &&
+  return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && p.scale > 0.0F && form != BiasForm::distance_pair &&
          (form != BiasForm::distance || (v.width_x <= 64 && v.width_y <= 64));
 }
 

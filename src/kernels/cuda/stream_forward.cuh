@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/stream_direct.cuh"
 #include "kernels/cuda/stream_distance.cuh"
 
 /// Attention forward on Hopper: one warpgroup takes 64 queries of a head and walks over all keys.
@@ -68,44 +69,35 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 
   const float scale = p.scale * kLog2E;
-  const float bias_factor = Form == BiasForm::none ? 0.0F
-                                                   : per_head(p.gain, block.head, 1.0F) *
-                                                         (p.inside ? p.scale : 1.0F) * kLog2E;
-  [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.batch_head, row, y_rows,
-                                                      bias_factor, nullptr);
+  [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.head, x_rows, y_rows);
+  [[maybe_unused]] const float ratio = kDistance ? bias_ratio(p, block.head) : 0.0F;
   [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<T>, int> distance[2];
   if constexpr (kDistance)
     for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
   ColumnMask<kPieces> mask;
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
   float out[8][4] = {};
+  if constexpr (kDirect) direct.begin_part(p, block, row, 0);
   wait_for_boxes(rows_arrived, 0);
   for (int tile = 0; tile < columns.tiles; ++tile) {
     const auto at = columns.place(tile);
-    keys.await(tile);
-
-    float logits[kPieces][4];
+    float logits[kPieces][4];  // without their factor
     [[maybe_unused]] float square[2][kDistance ? kPieces : 1][4];
+    if constexpr (kDirect) {
+      if (at.in_grid && at.first_row == 0 && at.part > 0) direct.begin_part(p, block, row, at.part);
+      direct.start(logits, at);
+      hold(logits);
+    }
+    keys.await(tile);
     begin_products();
-    start_row_product(logits, queries, keys.tile(tile, 0));
+    start_row_product<4, kDirect>(logits, queries, keys.tile(tile, 0));
     if constexpr (kDistance) {
       start_row_product<kSteps>(square[0], x_rows, keys.tile(tile, 2));
       start_row_product<kSteps>(square[1], y_rows, keys.tile(tile, 3));
     }
-    if constexpr (kDirect)
-      if (at.in_grid && at.first_row == 0) direct.begin_part(at.part);
     end_products();
     hold(logits);
 
-    constexpr float kNoShift[2] = {0.0F, 0.0F};
-    if (kDirect && at.in_grid) {
-      if constexpr (kDirect) direct.add(logits, at.first_row, scale, kNoShift);
-    } else {
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
-    }
     if constexpr (kDistance) {
       hold(square[0]);
       hold(square[1]);
@@ -117,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         for (int e = 0; e < 4; ++e)
           logits[piece][e] =
               fmaf(root_of_distance(square[0][piece][e]) + root_of_distance(square[1][piece][e]),
-                   bias_factor, logits[piece][e]);
+                   ratio, logits[piece][e]);
     }
     mask.apply(logits, columns, at, -INFINITY);
 
@@ -129,10 +121,10 @@ __global__ void __launch_bounds__(kThreads, 3)
         top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
       top = row_max(top);
       // A row without any finite logit so far has no maximum to subtract.
-      const float shift = top == -INFINITY ? 0.0F : top;
+      const float shift = top == -INFINITY ? 0.0F : top * scale;
       // Maxima seldom move once some tiles are done.
       if (__any_sync(0xffffffffu, top != maximum[half])) {
-        const float rescale = power_of_2(maximum[half] - shift);
+        const float rescale = power_of_2(fmaf(maximum[half], scale, -shift));
         maximum[half] = top;
         sum[half] *= rescale;
 #pragma unroll
@@ -145,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          logits[piece][e] = power_of_2(logits[piece][e] - shift);
+          logits[piece][e] = power_of_2(fmaf(logits[piece][e], scale, -shift));
           sum[half] += logits[piece][e];
         }
     }
@@ -167,7 +159,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     const float whole = row_sum(sum[half]);
     if (token >= g.tokens) continue;
     if (lane.t == 0 && p.softmax != nullptr)
-      p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * kLn2, whole};
+      p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * p.scale, whole};
     store_row(out_head.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
   }
 #endif

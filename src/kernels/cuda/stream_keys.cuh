@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stream_tiles.cuh"
+#include "kernels/cuda/stream_direct.cuh"
 
 /// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias a
 /// tile of grid rows, see StreamColumns), walks over all queries and gathers dk and dv. No bias, or
@@ -46,18 +46,46 @@ struct QueryNotes {
   }
 };
 
-/// x of a tile of queries at the places of eight keys: pairs of queries 2t, 2t+1 for key g, eight
-/// queries after eight.
+/// The x part of the bias of 16 keys, whose eights stand at two places along the grid's rows, and a
+/// tile of queries.
 template <class T>
-__device__ void queries_x(std::uint32_t (&pairs)[8], const Tile<T>& x, int first_entry) {
-  const int lane = threadIdx.x % 32;
+struct KeysX {
+  int place[2];       // in pieces of eight entries
+  FragmentA<T> keys;  // one diagonal for each eight, 0 where they are no patches
+  FragmentA<T> keys_low;
+  bool split;
+
+  __device__ KeysX(float ratio, const int (&places)[2], const bool (&patches)[2]) {
+    const Diagonal<T> diagonal(ratio);
+    split = diagonal.split;
 #pragma unroll
-  for (int half = 0; half < 2; ++half)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(pairs[4 * half]), "=r"(pairs[4 * half + 1]), "=r"(pairs[4 * half + 2]),
-                   "=r"(pairs[4 * half + 3])
-                 : "r"(shared_address(x.piece(32 * half + lane, first_entry / 8))));
-}
+    for (int half = 0; half < 2; ++half) {
+      place[half] = places[half];
+      keys.r[3 * half] = patches[half] ? diagonal.high : 0;
+      keys_low.r[3 * half] = patches[half] ? diagonal.low : 0;
+      keys.r[1 + half] = keys_low.r[1 + half] = 0;
+    }
+  }
+  __device__ void start(float (&c)[8][4], const Tile<T>& x) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int piece = 0; piece < 8; piece += 2) {
+      FragmentB<T> queries[2];
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(queries[0].r[0]), "=r"(queries[0].r[1]), "=r"(queries[1].r[0]),
+                     "=r"(queries[1].r[1])
+                   : "r"(shared_address(x.piece(piece * 8 + lane / 16 * 8 + lane % 8,
+                                                lane / 8 % 2 ? place[1] : place[0]))));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) c[piece + i][e] = 0.0F;
+        multiply_add(c[piece + i], keys, queries[i]);
+        if (split) multiply_add(c[piece + i], keys_low, queries[i]);
+      }
+    }
+  }
+};
 
 template <class T, BiasForm Form, int Wide>
 __global__ void __launch_bounds__(kThreads, 3)
@@ -124,23 +152,21 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 
   const float scale = p.scale * kLog2E;
-  const float factor = Form == BiasForm::none
-                           ? 0.0F
-                           : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
+  [[maybe_unused]] const float factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
   // Where the eight keys of each half of the warp's rows stand, and which shift they take.
-  [[maybe_unused]] int entry[2] = {0, 0}, shift_row[2] = {0, 0};
-  [[maybe_unused]] float x_factor[2] = {0.0F, 0.0F};
+  int shift_row[2] = {0, 0}, place[2] = {0, 0};
+  bool patches[2] = {false, false};
   if constexpr (kDirect) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int slot = warp * 16 + half * 8, down = slot / keys.part_width;
-      const bool patches =
-          own.in_grid && down < keys.rows_per_tile && own.first_row + down < keys.down;
-      entry[half] = patches ? slot - down * keys.part_width : 0;
-      shift_row[half] = patches ? down : Layout::kShifts - 1;
-      x_factor[half] = patches ? factor * kLog2E : 0.0F;
+      patches[half] = own.in_grid && down < keys.rows_per_tile && own.first_row + down < keys.down;
+      place[half] = patches[half] ? (slot - down * keys.part_width) / 8 : 0;
+      shift_row[half] = patches[half] ? down : Layout::kShifts - 1;
     }
   }
+  [[maybe_unused]] const KeysX<T> keys_x(kDirect ? bias_ratio(p, block.head) : 0.0F, place,
+                                         patches);
   // A thread takes one query and, of a direct bias's up to eight grid rows, every other one.
   static_assert(!kDirect || kThreads == 2 * kColumns);
   const int first_y = own.first_row + threadIdx.x / kColumns;
@@ -160,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       for (int i = 0; i < kRowsY; ++i)
         if (first_y + 2 * i <= last_y)
           to[(threadIdx.x / kColumns + 2 * i) * kColumns + column] =
-              fmaf(factor * kLog2E, query.y[i], -query.lse);
+              fmaf(factor, query.y[i], -query.lse);
     }
   };
   const auto query_notes = [&](int tile) {
@@ -177,8 +203,12 @@ __global__ void __launch_bounds__(kThreads, 3)
     wait_for_boxes(arrived + stage, tile / Layout::kStages);
 
     float weight[kPieces][4], gradient[kPieces][4];
+    if constexpr (kDirect) {
+      keys_x.start(weight, tile_of(stage, 2));
+      hold(weight);
+    }
     begin_products();
-    start_row_product(weight, k_rows, tile_of(stage, 0));
+    start_row_product<4, kDirect>(weight, k_rows, tile_of(stage, 0));
     commit_products();
     start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
@@ -186,48 +216,38 @@ __global__ void __launch_bounds__(kThreads, 3)
     const float* const own_notes = notes + tile % 2 * Layout::kNotes + 2 * lane.t;
     wait_for_products<1>();
     hold(weight);
-
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      [[maybe_unused]] std::uint32_t x[8];
-      if constexpr (kDirect) queries_x(x, tile_of(stage, 2), entry[half]);
       const float* const shifts = own_notes + shift_row[half] * kColumns;
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
-        float2 shift = *reinterpret_cast<const float2*>(shifts + piece * 8);
-        if constexpr (kDirect) {
-          const float2 along_x = unpack<T>(x[piece]);
-          shift.x = fmaf(x_factor[half], along_x.x, shift.x);
-          shift.y = fmaf(x_factor[half], along_x.y, shift.y);
-        }
+        const float2 shift = *reinterpret_cast<const float2*>(shifts + piece * 8);
         weight[piece][2 * half] = power_of_2(fmaf(weight[piece][2 * half], scale, shift.x));
         weight[piece][2 * half + 1] = power_of_2(fmaf(weight[piece][2 * half + 1], scale, shift.y));
       }
     }
-    FragmentA<T> fragments[kPieces / 2];
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) fragments[k] = as_a<T>(weight[2 * k], weight[2 * k + 1]);
-
     wait_for_products<0>();
     hold(gradient);
     hold(dv);
+    hold(dk);
+    // Weights and their gradients become fragments together, so that few numbers wait at once.
+    FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k) {
+#pragma unroll
+      for (int piece = 2 * k; piece < 2 * k + 2; ++piece) {
+        const float2 delta =
+            *reinterpret_cast<const float2*>(own_notes + Layout::kShifts * kColumns + piece * 8);
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          gradient[piece][e] =
+              weight[piece][e] * (gradient[piece][e] - (e % 2 ? delta.y : delta.x));
+      }
+      fragments[k] = as_a<T>(weight[2 * k], weight[2 * k + 1]);
+      dfragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
+    }
     begin_products();
     start_column_product<T>(dv, fragments, tile_of(stage, 1));
-    commit_products();
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 delta =
-          *reinterpret_cast<const float2*>(own_notes + Layout::kShifts * kColumns + piece * 8);
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - (e % 2 ? delta.y : delta.x));
-    }
-    FragmentA<T> dfragments[kPieces / 2];
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-      dfragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
-    hold(dk);
-    begin_products();
     start_column_product<T>(dk, dfragments, tile_of(stage, 0));
     commit_products();
     if (tile + 1 < tiles) note(tile + 1, next);

@@ -132,22 +132,29 @@ __device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint
 }
 #undef SAPE2_REGISTER_PRODUCT
 
-/// Starts c = a · bᵀ over `Steps` sixteens of k; all of one panel of 64 columns, by descriptors.
-template <class T, int Steps = 4, int Pieces>
+/// Starts c = a · bᵀ over `Steps` sixteens of k, or c += that; all of one panel of 64 columns, by
+/// descriptors.
+template <class T, int Steps = 4, bool Add = false, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], std::uint64_t a, std::uint64_t b) {
 #pragma unroll
-  for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, k > 0);
+  for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, Add || k > 0);
 }
-template <int Steps = 4, class T, int Pieces>
+template <int Steps = 4, bool Add = false, class T, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
-  start_row_product<T, Steps>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
+  start_row_product<T, Steps, Add>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
-/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b.
+/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b; `First`, `Last`:
+/// of them just those from one to before the other.
+template <class T, int First, int Last, int KPieces>
+__device__ void start_column_products(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
+                                      std::uint64_t b) {
+#pragma unroll
+  for (int k = First; k < Last; ++k) register_product<T>(c, a[k], b + 128 * k);
+}
 template <class T, int KPieces>
 __device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
                                      std::uint64_t b) {
-#pragma unroll
-  for (int k = 0; k < KPieces; ++k) register_product<T>(c, a[k], b + 128 * k);
+  start_column_products<T, 0, KPieces>(c, a, b);
 }
 template <class T, int KPieces>
 __device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
