@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       stages + Layout::kStages * (Layout::kStageBytes + Layout::kNoteBytes));
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
   const KeyRing<T, Layout, StreamForward> keys{params, block, stages, arrived};
-  const Tile<T> queries{rows, kRowTile, 64};
+  ProductRows<T, !kDistance> queries{{rows, kRowTile, 64}, {}};
   const Tile<T> x_rows{rows + kStreamTile, kRowTile, 64};
   const Tile<T> y_rows{rows + (kDirect ? 1 : 2) * kStreamTile, kRowTile, kDirect ? 128 : 64};
   if (columns.part_width * columns.rows_per_tile < kColumns)
@@ -79,6 +79,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   float out[8][4] = {};
   if constexpr (kDirect) direct.begin_part(p, block, row, 0);
   wait_for_boxes(rows_arrived, 0);
+  queries.load();
   for (int tile = 0; tile < columns.tiles; ++tile) {
     const auto at = columns.place(tile);
     float logits[kPieces][4];  // without their factor
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     }
     keys.await(tile);
     begin_products();
-    start_row_product<4, kDirect>(logits, queries, keys.tile(tile, 0));
+    queries.template start<kDirect>(logits, keys.tile(tile, 0));
     if constexpr (kDistance) {
       start_row_product<kSteps>(square[0], x_rows, keys.tile(tile, 2));
       start_row_product<kSteps>(square[1], y_rows, keys.tile(tile, 3));

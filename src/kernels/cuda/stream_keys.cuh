@@ -10,8 +10,8 @@ namespace sape2::kernels::cuda {
 template <BiasForm Form>
 struct StreamKeysLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
-  static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = 2;
+  static constexpr int kColumns = kKeysColumns;
+  static constexpr int kStages = 4;
   static constexpr int kTileBytes = kColumns * 128;
   static constexpr int kStageBytes = (kDirect ? 3 : 2) * kTileBytes;
   static constexpr int kRowBytes = 2 * kStreamTile;  // k, v
@@ -25,8 +25,8 @@ struct StreamKeysLayout {
 };
 
 /// What keys need to know of one query, read one tile ahead; of its y, `Rows` numbers: those of
-/// every other grid row of the block's keys, from `first_y` on.
-template <class T, int Rows>
+/// every `Step`-th grid row of the block's keys, from `first_y` on.
+template <class T, int Rows, int Step>
 struct QueryNotes {
   float lse, delta;  // log2(Σ e^logit), dout · out
   float y[Rows];
@@ -42,7 +42,7 @@ struct QueryNotes {
     const T* const from = static_cast<const T*>(f.vectors.y) + place * f.vectors.width_y;
 #pragma unroll
     for (int i = 0; i < Rows; ++i)
-      y[i] = first_y + 2 * i <= last_y ? widen(from[first_y + 2 * i]) : 0.0F;
+      y[i] = first_y + Step * i <= last_y ? widen(from[first_y + Step * i]) : 0.0F;
   }
 };
 
@@ -66,10 +66,11 @@ struct KeysX {
       keys.r[1 + half] = keys_low.r[1 + half] = 0;
     }
   }
-  __device__ void start(float (&c)[8][4], const Tile<T>& x) const {
+  template <int Pieces>
+  __device__ void start(float (&c)[Pieces][4], const Tile<T>& x) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int piece = 0; piece < 8; piece += 2) {
+    for (int piece = 0; piece < Pieces; piece += 2) {
       FragmentB<T> queries[2];
       asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                    : "=r"(queries[0].r[0]), "=r"(queries[0].r[1]), "=r"(queries[1].r[0]),
@@ -111,7 +112,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   CopyBarrier* const arrived =
       reinterpret_cast<CopyBarrier*>(reinterpret_cast<char*>(notes) + Layout::kNoteBytes);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
-  const Tile<T> k_rows{rows, kRowTile, 64}, v_rows{rows + kStreamTile, kRowTile, 64};
+  ProductRows<T, true> k_rows{{rows, kRowTile, 64}, {}};
+  ProductRows<T, true> v_rows{{rows + kStreamTile, kRowTile, 64}, {}};
   const auto tile_of = [&](int stage, int index) {
     return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
   };
@@ -141,12 +143,12 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (kDirect) {
       const auto box = keys_box(block, keys, own, kRowTile);
       expect_bytes(rows_arrived, 2 * keys_box_bytes(keys, own, kRowTile));
-      copy_box(k_rows.data, own.in_grid ? params.k : params.k_prefix, box, rows_arrived);
-      copy_box(v_rows.data, own.in_grid ? params.v : params.v_prefix, box, rows_arrived);
+      copy_box(k_rows.tile.data, own.in_grid ? params.k : params.k_prefix, box, rows_arrived);
+      copy_box(v_rows.tile.data, own.in_grid ? params.v : params.v_prefix, box, rows_arrived);
     } else {
       expect_bytes(rows_arrived, Layout::kRowBytes);
-      copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
-      copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
+      copy_box(k_rows.tile.data, params.k_rows, block.tokens(first_row), rows_arrived);
+      copy_box(v_rows.tile.data, params.v_rows, block.tokens(first_row), rows_arrived);
     }
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_tile(tile);
   }
@@ -167,13 +169,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
   [[maybe_unused]] const KeysX<T> keys_x(kDirect ? bias_ratio(p, block.head) : 0.0F, place,
                                          patches);
-  // A thread takes one query and, of a direct bias's up to eight grid rows, every other one.
-  static_assert(!kDirect || kThreads == 2 * kColumns);
+  // A thread takes one query and, of a direct bias's up to eight grid rows, every so many-th.
+  constexpr int kStepY = kThreads / kColumns;
   const int first_y = own.first_row + threadIdx.x / kColumns;
   const int last_y =
       kDirect && own.in_grid ? min(own.first_row + keys.rows_per_tile, keys.down) - 1 : -1;
-  constexpr int kRowsY = kDirect && Wide == 0 ? 4 : 1;
-  using Notes = QueryNotes<T, kRowsY>;
+  constexpr int kRowsY = kDirect && Wide == 0 ? 8 / kStepY : 1;
+  using Notes = QueryNotes<T, kRowsY, kStepY>;
   const auto note = [&](int tile, const Notes& query) {
     float* const to = notes + tile % 2 * Layout::kNotes;
     const int column = threadIdx.x % kColumns;
@@ -184,8 +186,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (kDirect) {
 #pragma unroll
       for (int i = 0; i < kRowsY; ++i)
-        if (first_y + 2 * i <= last_y)
-          to[(threadIdx.x / kColumns + 2 * i) * kColumns + column] =
+        if (first_y + kStepY * i <= last_y)
+          to[(threadIdx.x / kColumns + kStepY * i) * kColumns + column] =
               fmaf(factor, query.y[i], -query.lse);
     }
   };
@@ -197,6 +199,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   note(0, query_notes(0));
   float dk[8][4] = {}, dv[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
+  k_rows.load();
+  v_rows.load();
   __syncthreads();
   for (int tile = 0; tile < tiles; ++tile) {
     const int stage = tile % Layout::kStages;
@@ -208,9 +212,9 @@ __global__ void __launch_bounds__(kThreads, 3)
       hold(weight);
     }
     begin_products();
-    start_row_product<4, kDirect>(weight, k_rows, tile_of(stage, 0));
+    k_rows.template start<kDirect>(weight, tile_of(stage, 0));
     commit_products();
-    start_row_product(gradient, v_rows, tile_of(stage, 1));
+    v_rows.start(gradient, tile_of(stage, 1));
     commit_products();
     const Notes next = query_notes(tile + 1);
     const float* const own_notes = notes + tile % 2 * Layout::kNotes + 2 * lane.t;

@@ -121,6 +121,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
+  constexpr bool kQ = !kDirect || (Wide > 0 && Wide <= 4), kD = !kDirect || (Wide > 0 && Wide <= 4);
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
@@ -138,7 +139,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   float* const scratch = reinterpret_cast<float*>(direct_y + y_panels * kStreamTile);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
-  const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
+  ProductRows<T, kQ> queries{{rows, kRowTile, 64}, {}};
+  ProductRows<T, kD> douts{{rows + kStreamTile, kRowTile, 64}, {}};
   const Tile<T> x_rows{direct_x, kRowTile, 128}, y_rows{direct_y, kRowTile, 128};
   const KeyRing<T, Layout, StreamBackward> keys{params, block, stages, arrived};
   if (columns.part_width * columns.rows_per_tile < kColumns)
@@ -149,8 +151,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   if (threadIdx.x == 0) {
     expect_bytes(rows_arrived, Layout::kRowBytes + (x_panels + y_panels) * kStreamTile);
-    copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
-    copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
+    copy_box(queries.tile.data, params.q, block.tokens(first_row), rows_arrived);
+    copy_box(douts.tile.data, params.dout, block.tokens(first_row), rows_arrived);
     if constexpr (kDirect) {
       for (int panel = 0; panel < x_panels; ++panel)
         copy_box(x_rows.data + panel * kStreamTile, params.x,
@@ -186,6 +188,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   ColumnMask<kPieces> mask;
   float dq[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
+  queries.load();
+  douts.load();
   for (int tile = 0; tile < columns.tiles; ++tile) {
     const auto at = columns.place(tile);
     float weight[kPieces][4], gradient[kPieces][4];
@@ -196,9 +200,9 @@ __global__ void __launch_bounds__(kThreads, 3)
     }
     keys.await(tile);
     begin_products();
-    start_row_product<4, kDirect>(weight, queries, keys.tile(tile, 0));
+    queries.template start<kDirect>(weight, keys.tile(tile, 0));
     commit_products();
-    start_row_product(gradient, douts, keys.tile(tile, 1));
+    douts.start(gradient, keys.tile(tile, 1));
     commit_products();
     wait_for_products<1>();
     hold(weight);
