@@ -122,6 +122,13 @@ __device__ inline void multiply_add<float>(float (&c)[4], const FragmentA<float>
 
 // ------------------------------------------------------------------- pieces from shared memory
 
+/// Four pieces of 8×8, one a register; lane 8i + r names row r of piece i.
+__device__ inline void load_pieces(std::uint32_t (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row)));
+}
+
 /// Rows row … row+15, columns column … column+15 of a tile as A.
 template <class T>
 __device__ FragmentA<T> load_a(const Tile<T>& tile, int row, int column) {

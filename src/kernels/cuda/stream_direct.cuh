@@ -103,11 +103,8 @@ struct StreamDirect {
       for (int i = 0; i < 4; ++i) a.r[i] = along_x[(piece + i / 2) % kStored][i % 2];
     } else {
       const int lane = threadIdx.x % 32;
-      const auto address = shared_address(x.piece(threadIdx.x / 32 * 16 + lane % 16,
-                                                  8 * part + (lane < 16 ? across : next_across)));
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(a.r[0]), "=r"(a.r[1]), "=r"(a.r[2]), "=r"(a.r[3])
-                   : "r"(address));
+      load_pieces(a.r, x.piece(threadIdx.x / 32 * 16 + lane % 16,
+                               8 * part + (lane < 16 ? across : next_across)));
     }
     return a;
   }
@@ -117,38 +114,37 @@ struct StreamDirect {
     return grid_row < columns.down ? widen(y.at(row, grid_row)) : 0.0F;
   }
 
-  /// The bias of one tile as scores; 0 for prefix tokens.
-  __device__ void start(float (&c)[kPieces][4], const StreamColumns::Place& at) const {
-    if (!at.in_grid) {
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) c[piece][e] = 0.0F;
-      return;
-    }
+  /// c += x · diagonal for one tile.
+  __device__ void add_x(float (&c)[kPieces][4], int part, std::uint32_t factor) const {
     PieceWalk<Wide> walk(columns);
-    float base[2] = {0.0F, 0.0F};
 #pragma unroll
     for (int piece = 0; piece < kPieces; piece += 2) {
-      int across[2];
+      const int across = walk.across;
+      walk.next();
+      const auto own_x = pieces_x(part, piece, across, walk.across);
+      walk.next();
 #pragma unroll
-      for (int i = 0; i < 2; ++i, walk.next()) {
-        across[i] = walk.across;
-        if (walk.across == 0) {
-          base[0] = ratio * along_y(at.first_row + walk.row, 0);
-          base[1] = ratio * along_y(at.first_row + walk.row, 1);
-        }
-        c[piece + i][0] = c[piece + i][1] = base[0];
-        c[piece + i][2] = c[piece + i][3] = base[1];
-      }
-      const auto own_x = pieces_x(at.part, piece, across[0], across[1]);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        multiply_add_eight<T>(c[piece + i], own_x.r[2 * i], own_x.r[2 * i + 1], diagonal.high);
-        if (diagonal.split)
-          multiply_add_eight<T>(c[piece + i], own_x.r[2 * i], own_x.r[2 * i + 1], diagonal.low);
-      }
+      for (int i = 0; i < 2; ++i)
+        multiply_add_eight<T>(c[piece + i], own_x.r[2 * i], own_x.r[2 * i + 1], factor);
     }
+  }
+  /// The bias of one tile as scores; 0 for prefix tokens.
+  __device__ void start(float (&c)[kPieces][4], const StreamColumns::Place& at) const {
+    PieceWalk<Wide> walk(columns);
+    const float ratio_here = at.in_grid ? ratio : 0.0F;
+    float base[2] = {0.0F, 0.0F};
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece, walk.next()) {
+      if (walk.across == 0) {
+        base[0] = ratio_here * along_y(at.first_row + walk.row, 0);
+        base[1] = ratio_here * along_y(at.first_row + walk.row, 1);
+      }
+      c[piece][0] = c[piece][1] = base[0];
+      c[piece][2] = c[piece][3] = base[1];
+    }
+    const int part = at.in_grid ? at.part : 0;
+    add_x(c, part, at.in_grid ? diagonal.high : 0);
+    if (diagonal.split && at.in_grid) add_x(c, part, diagonal.low);
   }
 };
 

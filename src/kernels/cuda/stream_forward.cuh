@@ -80,15 +80,11 @@ __global__ void __launch_bounds__(kThreads, 3)
   if constexpr (kDirect) direct.begin_part(p, block, row, 0);
   wait_for_boxes(rows_arrived, 0);
   queries.load();
+  float logits[kPieces][4];  // without their factor
+  if constexpr (kDirect) direct.start(logits, columns.place(0));
   for (int tile = 0; tile < columns.tiles; ++tile) {
     const auto at = columns.place(tile);
-    float logits[kPieces][4];  // without their factor
     [[maybe_unused]] float square[2][kDistance ? kPieces : 1][4];
-    if constexpr (kDirect) {
-      if (at.in_grid && at.first_row == 0 && at.part > 0) direct.begin_part(p, block, row, at.part);
-      direct.start(logits, at);
-      hold(logits);
-    }
     keys.await(tile);
     begin_products();
     queries.template start<kDirect>(logits, keys.tile(tile, 0));
@@ -96,8 +92,10 @@ __global__ void __launch_bounds__(kThreads, 3)
       start_row_product<kSteps>(square[0], x_rows, keys.tile(tile, 2));
       start_row_product<kSteps>(square[1], y_rows, keys.tile(tile, 3));
     }
-    end_products();
+    end_products();  // and those of the tile before
     hold(logits);
+    hold(out);
+    keys.release(tile - 1);
 
     if constexpr (kDistance) {
       hold(square[0]);
@@ -145,13 +143,21 @@ __global__ void __launch_bounds__(kThreads, 3)
     FragmentA<T> weights[kPieces / 2];
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) weights[k] = as_a<T>(logits[2 * k], logits[2 * k + 1]);
+    if constexpr (kDirect) {
+      // The next tile's bias; once the products below have begun, it would have to wait for them.
+      const auto next = columns.place(tile + 1);
+      if (next.in_grid && next.first_row == 0) direct.begin_part(p, block, row, next.part);
+      hold(logits);
+      direct.start(logits, next);
+      hold(logits);
+    }
     hold(out);
     begin_products();
     start_column_product<T>(out, weights, keys.tile(tile, 1));
-    end_products();
-    hold(out);
-    keys.release(tile);
+    commit_products();
   }
+  wait_for_products<0>();
+  hold(out);
 
   const auto out_head = head_of<T>(p.out, block.image, block.head);
 #pragma unroll

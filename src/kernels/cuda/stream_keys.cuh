@@ -68,22 +68,25 @@ struct KeysX {
   }
   template <int Pieces>
   __device__ void start(float (&c)[Pieces][4], const Tile<T>& x) const {
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[piece][e] = 0.0F;
+    add(c, x, keys);
+    if (split) add(c, x, keys_low);
+  }
+  template <int Pieces>
+  __device__ void add(float (&c)[Pieces][4], const Tile<T>& x,
+                      const FragmentA<T>& diagonals) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int piece = 0; piece < Pieces; piece += 2) {
-      FragmentB<T> queries[2];
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(queries[0].r[0]), "=r"(queries[0].r[1]), "=r"(queries[1].r[0]),
-                     "=r"(queries[1].r[1])
-                   : "r"(shared_address(x.piece(piece * 8 + lane / 16 * 8 + lane % 8,
-                                                lane / 8 % 2 ? place[1] : place[0]))));
+      std::uint32_t queries[4];
+      load_pieces(queries, x.piece(piece * 8 + lane / 16 * 8 + lane % 8,
+                                   lane / 8 % 2 ? place[1] : place[0]));
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) c[piece + i][e] = 0.0F;
-        multiply_add(c[piece + i], keys, queries[i]);
-        if (split) multiply_add(c[piece + i], keys_low, queries[i]);
-      }
+      for (int i = 0; i < 2; ++i)
+        multiply_add<T>(c[piece + i], diagonals, {queries[2 * i], queries[2 * i + 1]});
     }
   }
 };
@@ -113,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       reinterpret_cast<CopyBarrier*>(reinterpret_cast<char*>(notes) + Layout::kNoteBytes);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
   ProductRows<T, true> k_rows{{rows, kRowTile, 64}, {}};
-  ProductRows<T, true> v_rows{{rows + kStreamTile, kRowTile, 64}, {}};
+  ProductRows<T, false> v_rows{{rows + kStreamTile, kRowTile, 64}, {}};
   const auto tile_of = [&](int stage, int index) {
     return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
   };
@@ -202,15 +205,16 @@ __global__ void __launch_bounds__(kThreads, 3)
   k_rows.load();
   v_rows.load();
   __syncthreads();
+  const auto await_tile = [&](int tile) {
+    wait_for_boxes(arrived + tile % Layout::kStages, tile / Layout::kStages);
+  };
+  await_tile(0);
+  float weight[kPieces][4];
+  if constexpr (kDirect) keys_x.start(weight, tile_of(0, 2));
   for (int tile = 0; tile < tiles; ++tile) {
     const int stage = tile % Layout::kStages;
-    wait_for_boxes(arrived + stage, tile / Layout::kStages);
 
-    float weight[kPieces][4], gradient[kPieces][4];
-    if constexpr (kDirect) {
-      keys_x.start(weight, tile_of(stage, 2));
-      hold(weight);
-    }
+    float gradient[kPieces][4];
     begin_products();
     k_rows.template start<kDirect>(weight, tile_of(stage, 0));
     commit_products();
@@ -218,8 +222,13 @@ __global__ void __launch_bounds__(kThreads, 3)
     commit_products();
     const Notes next = query_notes(tile + 1);
     const float* const own_notes = notes + tile % 2 * Layout::kNotes + 2 * lane.t;
-    wait_for_products<1>();
+    wait_for_products<1>();  // and for those of the tile before
     hold(weight);
+    hold(dk);
+    hold(dv);
+    __syncthreads();
+    if (threadIdx.x == 0 && tile > 0 && tile - 1 + Layout::kStages < tiles)
+      load_tile(tile - 1 + Layout::kStages);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float* const shifts = own_notes + shift_row[half] * kColumns;
@@ -232,8 +241,6 @@ __global__ void __launch_bounds__(kThreads, 3)
     }
     wait_for_products<0>();
     hold(gradient);
-    hold(dv);
-    hold(dk);
     // Weights and their gradients become fragments together, so that few numbers wait at once.
     FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
 #pragma unroll
@@ -250,17 +257,24 @@ __global__ void __launch_bounds__(kThreads, 3)
       fragments[k] = as_a<T>(weight[2 * k], weight[2 * k + 1]);
       dfragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
     }
+    if (tile + 1 < tiles) {
+      await_tile(tile + 1);
+      if constexpr (kDirect) {
+        // The next tile's bias; once the products below have begun, it would have to wait for them.
+        hold(weight);
+        keys_x.start(weight, tile_of((tile + 1) % Layout::kStages, 2));
+        hold(weight);
+      }
+    }
     begin_products();
     start_column_product<T>(dv, fragments, tile_of(stage, 1));
     start_column_product<T>(dk, dfragments, tile_of(stage, 0));
     commit_products();
     if (tile + 1 < tiles) note(tile + 1, next);
-    wait_for_products<0>();
-    hold(dk);
-    hold(dv);
-    __syncthreads();
-    if (threadIdx.x == 0 && tile + Layout::kStages < tiles) load_tile(tile + Layout::kStages);
   }
+  wait_for_products<0>();
+  hold(dk);
+  hold(dv);
 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

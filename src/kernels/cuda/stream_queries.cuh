@@ -12,7 +12,7 @@ template <BiasForm Form>
 struct StreamQueriesLayout {
   static constexpr bool kDistance = false, kDirect = Form == BiasForm::direct;
   static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = 2;
+  static constexpr int kStages = kDirect ? 2 : 3;
   static constexpr int kTileBytes = kColumns * 128;
   static constexpr int kStageBytes = 2 * kTileBytes, kNoteBytes = 0;
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
-  constexpr bool kQ = !kDirect || (Wide > 0 && Wide <= 4), kD = !kDirect || (Wide > 0 && Wide <= 4);
+  constexpr bool kQ = !kDirect || (Wide > 0 && Wide <= 4), kD = !kDirect;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
@@ -190,22 +190,23 @@ __global__ void __launch_bounds__(kThreads, 3)
   wait_for_boxes(rows_arrived, 0);
   queries.load();
   douts.load();
+  float weight[kPieces][4];
+  if constexpr (kDirect) direct.start(weight, columns.place(0));
   for (int tile = 0; tile < columns.tiles; ++tile) {
     const auto at = columns.place(tile);
-    float weight[kPieces][4], gradient[kPieces][4];
-    if constexpr (kDirect) {
+    if constexpr (kDirect)
       if (at.in_grid && at.first_row == 0) direct_gradient.begin_part();
-      direct.start(weight, at);
-      hold(weight);
-    }
+    float gradient[kPieces][4];
     keys.await(tile);
     begin_products();
     queries.template start<kDirect>(weight, keys.tile(tile, 0));
     commit_products();
     douts.start(gradient, keys.tile(tile, 1));
     commit_products();
-    wait_for_products<1>();
+    wait_for_products<1>();  // and for those of the tile before
     hold(weight);
+    hold(dq);
+    keys.release(tile - 1);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
@@ -225,6 +226,12 @@ __global__ void __launch_bounds__(kThreads, 3)
           gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - delta[e / 2]);
       fragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
     }
+    if constexpr (kDirect) {
+      // The next tile's bias; once the products below have begun, it would have to wait for them.
+      hold(weight);
+      direct.start(weight, columns.place(tile + 1));
+      hold(weight);
+    }
     hold(dq);
     begin_products();
     start_column_product<T>(dq, fragments, keys.tile(tile, 0));
@@ -235,10 +242,9 @@ __global__ void __launch_bounds__(kThreads, 3)
         if (tile + 1 == (at.part + 1) * columns.tiles_per_part)
           direct_gradient.end_part(direct, at.part);
       }
-    wait_for_products<0>();
-    hold(dq);
-    keys.release(tile);
   }
+  wait_for_products<0>();
+  hold(dq);
 
   const auto to = head_of<T>(params.base.dq, block.image, block.head);
 #pragma unroll

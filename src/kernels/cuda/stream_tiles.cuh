@@ -90,10 +90,10 @@ struct KeyRing {
     for (int number = 0; number < min(Layout::kStages, params.columns.tiles); ++number)
       load(number);
   }
-  /// Once the tile is no longer needed, the next one may take its place.
+  /// Once no thread's products read the tile any longer, the next one may take its place.
   __device__ void release(int number) const {
     __syncthreads();
-    if (threadIdx.x == 0 && number + Layout::kStages < params.columns.tiles)
+    if (threadIdx.x == 0 && number >= 0 && number + Layout::kStages < params.columns.tiles)
       load(number + Layout::kStages);
   }
   __device__ void await(int number) const {
