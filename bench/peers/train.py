@@ -36,7 +36,7 @@ def ours(program, recipes, case, limit):
     """The same step by `sape2 bench train`, augmentation included."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [program, "bench", "train", "--device", "cuda", "--data", "shapes", "--precision", "bfloat16",
-                   "--train-images", "2048", "--test-images", "64", "--recipe", str(recipes / f"{RECIPES[case['model']]}.toml"),
+                   "--train-images", "16384", "--test-images", "64", "--recipe", str(recipes / f"{RECIPES[case['model']]}.toml"),
                    "--model", case["model"], "--encoding", case["encoding"], "--batch-size", str(case["batch"]), "--json", file.name]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=limit)

@@ -99,10 +99,11 @@ class TrainCommand : public Command {
       return kExitInterrupted;
     }
     const auto& last = summary.last;
-    terminal.print(fmt::format("best top-1 {:.2f} %, last {:.2f} %, after {}; {}/best.safetensors",
-                               100 * summary.best_top1,
-                               last && last->test ? 100 * last->test->top1 : 0.0,
-                               duration_text(summary.seconds), folder));
+    terminal.print(fmt::format(
+        "best top-1 {:.2f} %, last {:.2f} %, after {} ({:.1f} % of it for checkpoints); "
+        "{}/best.safetensors",
+        100 * summary.best_top1, last && last->test ? 100 * last->test->top1 : 0.0,
+        duration_text(summary.seconds), 100 * summary.checkpoint_share, folder));
     return kExitSuccess;
   }
 

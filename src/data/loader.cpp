@@ -78,29 +78,29 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   check_augment_options(options.augment);
 }
 
-// A batch that may still be in the making on the worker's stream.
-struct ReadyBatch {
-  Batch batch;
-  std::optional<c10::Event> made;
-};
-
-// Lets the current stream use what the worker's stream makes.
-Batch handed_over(ReadyBatch ready) {
-  if (ready.made) {
-    const c10::impl::VirtualGuardImpl guard(ready.made->device_type());
-    const c10::Stream stream = guard.getStream(ready.batch.images.device());
-    ready.made->block(stream);
-    for (const at::Tensor* tensor :
-         {&ready.batch.images, &ready.batch.targets, &ready.batch.labels}) {
-      tensor->record_stream(stream);
-    }
-  }
-  return std::move(ready.batch);
-}
-
 }  // namespace
 
 struct Loader::State {
+  // A batch that may still be in the making on the worker's stream.
+  struct ReadyBatch {
+    Batch batch;
+    std::optional<c10::Event> made;
+  };
+
+  // Lets the current stream use what the worker's stream makes.
+  static Batch handed_over(ReadyBatch ready) {
+    if (ready.made) {
+      const c10::impl::VirtualGuardImpl guard(ready.made->device_type());
+      const c10::Stream stream = guard.getStream(ready.batch.images.device());
+      ready.made->block(stream);
+      for (const at::Tensor* tensor :
+           {&ready.batch.images, &ready.batch.targets, &ready.batch.labels}) {
+        tensor->record_stream(stream);
+      }
+    }
+    return std::move(ready.batch);
+  }
+
   Dataset dataset;  // on the loader's device
   LoaderOptions options;
 

@@ -102,6 +102,7 @@ struct Trainer::State {
   void end_epoch();
   void keep_model(const EpochRecord& record);
   void save_last();
+  bool epoch_checkpoint_pays() const;
   void save_checkpoint();
   double total_seconds() const { return seconds_before + seconds_since(session_start); }
   int64_t epoch_of(int64_t step) const { return (step - 1) / source.steps_per_epoch() + 1; }
@@ -129,7 +130,8 @@ struct Trainer::State {
 
   std::vector<Pending> pending;
   double last_norm = 0, last_rate = 0;
-  Clock::time_point session_start, interval_start;
+  Clock::time_point session_start, interval_start, last_checkpoint;
+  double last_checkpoint_cost = 0, checkpoint_costs = 0;  // seconds that training waited
   double seconds_before = 0;
   int64_t session_first_step = 0;
   int64_t interval_first_step = 0;
@@ -188,7 +190,7 @@ void Trainer::State::saving(const Write& write) const {
 }
 
 RunSummary Trainer::State::run(const StopRequested& stop) {
-  session_start = interval_start = Clock::now();
+  session_start = interval_start = last_checkpoint = Clock::now();
   seconds_before = progress.seconds;
   session_first_step = interval_first_step = progress.step;
   saving([&] {
@@ -205,7 +207,8 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
     if (progress.step % config.recipe.log_steps == 0) end_interval();
     if (epoch_ends) end_epoch();
     if (stopped) save_last();
-    if (epoch_ends || checkpoint_due || stopped) save_checkpoint();
+    const bool ends = stopped || progress.step == schedule.steps();
+    if (ends || checkpoint_due || (epoch_ends && epoch_checkpoint_pays())) save_checkpoint();
   }
   saving([&] { saver.finish(); });
   RunSummary summary{.finished = !stopped,
@@ -213,7 +216,8 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
                      .steps = schedule.steps(),
                      .best_top1 = progress.best_top1,
                      .last = std::nullopt,
-                     .seconds = total_seconds()};
+                     .seconds = total_seconds(),
+                     .checkpoint_share = checkpoint_costs / seconds_since(session_start)};
   if (!history.epochs.empty()) summary.last = history.epochs.back();
   return summary;
 }
@@ -348,9 +352,16 @@ void Trainer::State::save_last() {
   saving([&] { io::save_model(folder.last(), *keepsake, options); });
 }
 
+// Where epochs are short, a checkpoint after each would cost more than what it could save: at most
+// one part in a hundred of the time goes to them.
+bool Trainer::State::epoch_checkpoint_pays() const {
+  return seconds_since(last_checkpoint) >= 100 * last_checkpoint_cost;
+}
+
 // Written beside the training, which goes on with the next step.
 void Trainer::State::save_checkpoint() {
   settle();
+  const auto begin = Clock::now();
   progress.seconds = total_seconds();
   saving([&] {
     log->sync();
@@ -361,6 +372,9 @@ void Trainer::State::save_checkpoint() {
                   folder.curves());
     });
   });
+  last_checkpoint = Clock::now();
+  last_checkpoint_cost = seconds_since(begin);
+  checkpoint_costs += last_checkpoint_cost;
 }
 
 Trainer::Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test,

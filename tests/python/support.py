@@ -33,13 +33,14 @@ class Problem:
     """Arguments of sape2_attention: `leaves` by name, the grid, settings, and `dout`."""
 
     def __init__(self, rows, cols, prefix=0, images=2, heads=3, size=16, form="distance", mode="k",
-                 dtype=torch.float32, device=DEVICE):
+                 dtype=torch.float32, device=DEVICE, **settings):
         self.grid = (rows, cols)
         relative = form == "direct"
         self.settings = dict(prefix=prefix, mode=mode, form=form, scale=size**-0.5,
                              span="between" if relative else "suffix", bias_inside=not relative)
+        self.settings.update(settings)
         longest = max(rows, cols)
-        positions = 2 * longest - 1 if relative else longest + 1
+        positions = 2 * longest - 1 if self.settings["span"] == "between" else longest + 1
         lead = (2,) if mode == "qk" else ()
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         # Drawn on the CPU, so that a problem is the same on every device.

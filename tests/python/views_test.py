@@ -94,7 +94,9 @@ class ViewsTest(unittest.TestCase):
                         views, own = thirds_of_one(problem), problem.fresh()
                         of_views = peak_bytes(lambda: problem.solve(leaves=views))
                         of_own = peak_bytes(lambda: problem.solve(leaves=own))
-                        self.assertLessEqual(of_views, of_own + 2**16)
+                        # The allocator hands out blocks of up to 1 MiB more than was asked for; a copy is larger.
+                        spare = views["q"].numel() * views["q"].element_size() // 2
+                        self.assertLessEqual(of_views, of_own + spare)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ TEST(Prediction, NamesClassesFromTheMostProbableOn) {
   double sum = 0;
   for (std::size_t i = 0; i < predictions.size(); ++i) {
     sum += predictions[i].probability;
-    if (i > 0) EXPECT_LE(predictions[i].probability, predictions[i - 1].probability);
+    if (i > 0) {
+      EXPECT_LE(predictions[i].probability, predictions[i - 1].probability);
+    }
     EXPECT_EQ(predictions[i].name,
               model.config().class_names[static_cast<std::size_t>(predictions[i].index)]);
   }

@@ -107,6 +107,18 @@ TEST(Trainer, LearnsAndLeavesACompleteFolder) {
   EXPECT_NEAR(result.loss, history.epochs.back().test->loss, 1e-6);
 }
 
+TEST(Trainer, SpendsLittleOnCheckpointsOfShortEpochs) {
+  const io::test::ScratchFolder scratch;
+  RunConfig config = tiny_run();
+  config.recipe.epochs = 200;
+  config.recipe.checkpoint_steps = 0;
+  config.recipe.evaluate_epochs = 200;
+  const Session session = train(scratch / "run", config);
+  EXPECT_GT(session.summary.checkpoint_share, 0);
+  EXPECT_LT(session.summary.checkpoint_share, 0.05);
+  EXPECT_TRUE(fs::exists(scratch / "run/checkpoints/step-000002000.safetensors"));
+}
+
 TEST(Trainer, IsDeterministicBySeed) {
   const io::test::ScratchFolder scratch;
   RunConfig config = tiny_run();

@@ -45,6 +45,7 @@ struct RunSummary {
   double best_top1 = 0;
   std::optional<EpochRecord> last;  ///< the last epoch that ended
   double seconds = 0;               ///< all sessions together
+  double checkpoint_share = 0;      ///< of this session's time, spent waiting for checkpoints
 };
 
 /// Asked after every step; true ends the run there, with a checkpoint.

@@ -114,13 +114,15 @@ __device__ inline void make_gates(CopePieces& gates, const CopePieces& scores, f
   });
 }
 
-/// A query's values at a position between two table rows.
+/// A query's values at a position between two table rows. The last row has a successor in memory,
+/// too, so that both are read without asking.
 struct Interpolated {
   float value, slope;
   __device__ Interpolated(const float* values, float position) {
     const int below = static_cast<int>(position);
-    const float share = position - static_cast<float>(below), low = values[below];
-    slope = share > 0.0F ? values[below + 1] - low : 0.0F;
+    const float share = position - static_cast<float>(below);
+    const float low = values[below], high = values[below + 1];
+    slope = share > 0.0F ? high - low : 0.0F;
     value = fmaf(share, slope, low);
   }
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/cope.cuh"
+#include "kernels/cuda/cope_gradients.cuh"
 #include "kernels/cuda/rows_delta.cuh"
 
 /// A block takes one tile of a head's queries after another and, of each, all keys from the first
@@ -8,10 +8,6 @@
 /// found beforehand, from the last to the first. A block adds up its own dk, dv and table
 /// gradients, so there are no atomics and one order of sums.
 namespace sape2::kernels::cuda {
-
-/// One query's (position, gradient of the bias) for all keys of a tile; an odd number keeps
-/// neighbouring queries in different banks.
-inline constexpr int kStepPitch = kRowTile + 1;
 
 /// For the steps, then for the gradients of logits; in float32 first for the table, too.
 template <class T, int HeadSize>
@@ -28,99 +24,6 @@ template <class T, int HeadSize>
 constexpr int kCopeBackwardBytes =
     kSharedAlignment + (kTableApart<T> ? 5 : 4) * Tile<T>::bytes(kRowTile, HeadSize) +
     Tile<T>::bytes(kRowTile, kRowTile) + kExchangeBytes<T, HeadSize> + kRowTile * 4;
-
-/// Adds a tile's steps to the gradients of this warp's table values. Two lanes take a query, one
-/// from each end of the tile: positions never turn round, so each bin is left once, and only where
-/// the two meet do both have a part in one.
-__device__ inline void add_steps(float* dvalues, int pitch, const float2* steps) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
-  const bool from_end = lane >= 16;
-  float* const bins = dvalues + row * pitch;
-  const float2* const from = steps + row * kStepPitch;
-  float before = from[from_end ? kRowTile - 1 : 0].x;
-  int current = static_cast<int>(before);
-  float low = 0.0F, high = 0.0F;
-#pragma unroll 4
-  for (int i = 0; i < kRowTile / 2; ++i) {
-    const float2 step = from[from_end ? kRowTile - 1 - i : i];
-    // Sums in another order may turn round by their rounding.
-    before = from_end ? fmaxf(before, step.x) : fminf(before, step.x);
-    const int below = static_cast<int>(before);
-    if (below != current) {
-      const int distance = below - current;
-      if (distance != 1) bins[current + 1] += high;
-      if (distance != -1) bins[current] += low;
-      const float kept_low = distance == 1 ? high : 0.0F, kept_high = distance == -1 ? low : 0.0F;
-      low = kept_low;
-      high = kept_high;
-      current = below;
-    }
-    const float share = before - static_cast<float>(below);
-    low += (1.0F - share) * step.y;
-    high += share * step.y;
-  }
-#pragma unroll
-  for (int turn = 0; turn < 2; ++turn) {
-    __syncwarp();
-    if (from_end == (turn == 1)) {
-      bins[current] += low;
-      bins[current + 1] += high;
-    }
-  }
-  __syncwarp();
-}
-
-/// c += tileᵀ · b: 16 of the tile's columns (column …) meet b's columns, k along the rows of both.
-template <class T, int Pieces>
-__device__ void add_transposed_product(float (&c)[Pieces][4], const Tile<T>& tile, int column,
-                                       const Tile<T>& b) {
-#pragma unroll
-  for (int k = 0; k < kRowTile; k += 16) {
-    const auto fragment = load_a_transposed(tile, k, column);
-#pragma unroll
-    for (int piece = 0; piece < Pieces; piece += 2) {
-      FragmentB<T> columns[2];
-      load_b_columns(columns, b, k, piece * 8);
-      multiply_add(c[piece], fragment, columns[0]);
-      multiply_add(c[piece + 1], fragment, columns[1]);
-    }
-  }
-}
-
-/// This warp's rows of a square in registers to one in shared memory.
-template <class T>
-__device__ void store_square(const Tile<T>& tile, const CopePieces& x) {
-  const Lane lane;
-  const int row = threadIdx.x / 32 * 16 + lane.g;
-#pragma unroll
-  for (int piece = 0; piece < kCopePieces; ++piece)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float a = x[piece][2 * half], b = x[piece][2 * half + 1];
-      if constexpr (kIsWide<T>) {
-        store_pair(tile, row + 8 * half, piece * 8 + 2 * lane.t, make_float2(a, b));
-      } else {
-        store_pair(tile, row + 8 * half, piece * 8 + 2 * lane.t, pack<T>(a, b));
-      }
-    }
-}
-
-/// Adds what a block's sums hold to this lane's part of one row; `first`: they hold nothing yet.
-/// `keep`: they hold the result then.
-template <int Pieces>
-__device__ void add_to_sums(float* row, int columns, float (&x)[Pieces][4], int half, bool first,
-                            bool keep) {
-  const Lane lane;
-#pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-    for (int e = 2 * half; e < 2 * half + 2; ++e) {
-      const int column = piece * 8 + 2 * lane.t + e % 2;
-      if (column >= columns) continue;
-      if (!first) x[piece][e] += row[column];
-      if (keep) row[column] = x[piece][e];
-    }
-}
 
 template <class T, int HeadSize>
 __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
@@ -282,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
         });
         __syncwarp();
         if (tiles == 1) clear_dvalues();
-        add_steps(dvalues, cope.pitch, steps);
+        add_steps(dvalues, cope.pitch, steps, tiles == 1);
         add_product_with_columns<T>(dq, gradient, keys);
         __syncthreads();
         store_square(dlogits, gradient);
@@ -294,13 +197,13 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
           float x[kOutPieces][4] = {};
           add_transposed_product(x, square, warp_row, with);
           const int key = tile * kRowTile + own_row;
+          const bool whole = last_queries && params.chunks == 1;
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const bool whole = last_queries && params.chunks == 1;
-            if (tiles > 1)
-              add_to_sums(
-                  sums + (std::int64_t(blockIdx.x) * g.padded_tokens + key + 8 * half) * HeadSize,
-                  HeadSize, x, half, first_queries, !whole);
+            float* const row =
+                sums + (std::int64_t(blockIdx.x) * g.padded_tokens + key + 8 * half) * HeadSize;
+            if (!first_queries) add_sums(x, half, row, HeadSize);
+            if (!whole) keep_sums(row, x, half, HeadSize);
             if (whole && view.data != nullptr && key + 8 * half < g.tokens)
               store_row(head_of<T>(view, image, head).row(key + 8 * half), x, half, factor,
                         g.head_size, g.aligned);
@@ -333,9 +236,10 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
         for (int half = 0; half < 2; ++half) {
           const int row = first + own_row + 8 * half;
           if (row >= cope.positions) continue;
-          add_to_sums(
-              params.dtable + (std::int64_t(blockIdx.x) * cope.positions + row) * g.head_size,
-              g.head_size, dtable, half, !table_begun, true);
+          float* const sums =
+              params.dtable + (std::int64_t(blockIdx.x) * cope.positions + row) * g.head_size;
+          if (table_begun) add_sums(dtable, half, sums, g.head_size);
+          keep_sums(sums, dtable, half, g.head_size);
         }
       }
       table_begun = true;

@@ -10,7 +10,7 @@ template <class T, int HeadSize>
 constexpr int kCopeForwardBytes = kSharedAlignment + 4 * Tile<T>::bytes(kRowTile, HeadSize);
 
 template <class T, int HeadSize>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 3)
     cope_forward_kernel(const __grid_constant__ CopeForwardParams params) {
   constexpr int kTileBytes = Tile<T>::bytes(kRowTile, HeadSize);
   extern __shared__ unsigned char shared[];

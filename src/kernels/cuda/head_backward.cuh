@@ -37,7 +37,7 @@ __device__ void for_slots(int slots, Use use) {
 }
 
 template <class T, int Size, BiasForm Form, HeadGrid Grid>
-__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
+__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     head_backward_kernel(const __grid_constant__ HeadBackward params) {
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
   constexpr bool kUsual = Grid != HeadGrid::any;
@@ -70,10 +70,14 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
   // Gradients of vectors, one set behind the other. The direct form's vectors lie there before; the
   // distance form's live until they are rounded.
   float* const lines = reinterpret_cast<float*>(shared + l.lines) + kSets * own_row * l.line_pitch;
-  const auto exact_vectors = [&](int first) {
-    return reinterpret_cast<float*>(shared + l.vectors + first * l.square_pitch);
+  const auto vectors_of = [&](int slot) {
+    const int first = slot / 16 * 16;
+    float* const warps = kDistance
+                             ? reinterpret_cast<float*>(shared + l.vectors + first * l.square_pitch)
+                             : reinterpret_cast<float*>(shared + l.lines) + first * l.line_pitch;
+    return warps + (slot - first) * l.line_pitch;
   };
-  float* const vectors = kDistance ? exact_vectors(own_row) : lines;
+  float* const vectors = vectors_of(own_row);
   const KeptLine<kSets> kept{params.kept +
                              (std::int64_t(blockIdx.x) * l.warps + warp) * max(g.rows, g.cols) *
                                  KeptLine<kSets>::kNumbers * 32 +
@@ -121,8 +125,9 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
       if constexpr (Form != BiasForm::none)
         make_vectors<true, Form, Grid>(
             p, plan, own_row, head, batch_head, own_q,
-            {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows},
-            vectors, values, kept);
+            {base + l.q, base + l.k, keys, base + l.k + own_row * kRow + places.a,
+             base + l.tables + places.b_rows},
+            vectors, values, kept, vectors_of);
       if (kDistance || l.reload) __syncthreads();
       if (l.reload) {
         load(l.v, p.attention.v);
@@ -133,7 +138,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
           HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
-            return exact_vectors(slot / 16 * 16) + (set * 16 + slot % 16) * l.line_pitch;
+            return vectors_of(slot) + set * 16 * l.line_pitch;
           });
         if (two_squares) wait_for_copies<0>();
         __syncthreads();

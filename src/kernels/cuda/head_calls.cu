@@ -78,7 +78,7 @@ HeadForward HeadCall::forward_params(const AttentionParams& p, bool backward) co
                    .layout = head_layout(g, form_, axes(), stage_.sets, backward),
                    .images = static_cast<int>(g.batch_heads / g.heads)};
   head.attention.geometry = g;
-  head.turns = head_turns(g, form_, head.layout);
+  head.turns = head_turns(g, form_, head.layout, backward);
   return head;
 }
 

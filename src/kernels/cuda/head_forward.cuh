@@ -9,15 +9,16 @@ namespace sape2::kernels::cuda {
 
 /// The bound from which the compiler works out how many registers a thread may have; a block never
 /// has more than kHeadMostWarps.
-template <int Size, BiasForm Form, HeadGrid Grid>
-inline constexpr int kHeadThreads = head_warps(Size, Form, Grid) * 32;
+template <int Size, BiasForm Form, HeadGrid Grid, bool Backward>
+inline constexpr int kHeadThreads = head_warps(Size, Form, Grid, Backward) * 32;
 
 template <class T, int Size, BiasForm Form, HeadGrid Grid>
-__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
+__global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     head_forward_kernel(const __grid_constant__ HeadForward p) {
   constexpr bool kDistance = kIsDistance<Form>;
   constexpr int kSets = kHeadSets<Form>;
-  constexpr int kChunk = kDistance ? 4 : 8;  // eights of keys whose logits are held at once
+  // Eights of keys whose logits are held at once.
+  constexpr int kChunk = kDistance || (Size == 64 && is_small(Grid)) ? 4 : 8;
   constexpr int kRow = kRowBytes<Size>;
   extern __shared__ __align__(128) unsigned char shared[];
   const auto plan = head_plan<Size, Form, Grid, false>(p);
@@ -31,7 +32,11 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
   const std::uint32_t keys = base + l.k + places.b_rows, values_at = base + l.v + places.b_columns;
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const values = reinterpret_cast<float*>(shared + l.square + warp * l.scratch);
-  float* const lines = values + 16 * l.value_pitch;
+  const auto lines_of = [&](int slot) {
+    return reinterpret_cast<float*>(shared + l.lines + slot / 16 * l.lines_step) +
+           slot % 16 * l.line_pitch;
+  };
+  float* const lines = lines_of(own_row);
 
   note_tokens(plan, tokens);
   __syncthreads();
@@ -50,18 +55,19 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid>, 1)
     __syncthreads();
 
     const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
+    __syncwarp();
     if constexpr (Form != BiasForm::none) {
       make_vectors<false, Form, Grid>(
           p, plan, own_row, head, batch_head, own_q,
-          {keys, base + l.k + own_row * kRow + places.a, base + l.tables + places.b_rows}, lines,
-          values, {});
+          {base + l.q, base + l.k, keys, base + l.k + own_row * kRow + places.a,
+           base + l.tables + places.b_rows},
+          lines, values, {}, lines_of);
       if constexpr (kDistance) {
         __syncthreads();
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
           HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
-            return reinterpret_cast<const float*>(shared + l.square + slot / 16 * l.scratch) +
-                   16 * l.value_pitch + (set * 16 + slot % 16) * l.line_pitch;
+            return lines_of(slot) + set * 16 * l.line_pitch;
           });
       }
     }

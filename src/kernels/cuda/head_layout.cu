@@ -54,9 +54,9 @@ HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, 
                     .sets = sets};
     if (axes != nullptr)
       for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = axes[axis].positions;
-    l = head_layout(sizes, form, backward, false, false);
+    l = head_layout(sizes, form, backward, false, false, false);
     if (backward && l.bytes > shared_memory_limit())
-      l = head_layout(sizes, form, backward, true, false);
+      l = head_layout(sizes, form, backward, true, false, false);
   }
   if (l.slots > kHeadMostSlots || l.bytes > shared_memory_limit()) l.bytes = 0;
   return l;
@@ -71,10 +71,10 @@ bool fits_head(const Geometry& g, DType dtype, float scale, BiasForm form, const
          head_layout(g, form, axes, sets, true).bytes > 0;
 }
 
-int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout) {
+int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout, bool backward) {
   constexpr int kReserved = 1024;  // of a block's shared memory, by the system
   const int by_memory = (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
-  const int by_registers = head_warps(g.head_size, form, layout.grid) / layout.warps;
+  const int by_registers = head_warps(g.head_size, form, layout.grid, backward) / layout.warps;
   const int resident = std::max(1, std::min(by_memory, by_registers));
   const std::int64_t images = g.batch_heads / g.heads;
   const std::int64_t turns = std::max(1, resident * multiprocessors() / g.heads);

@@ -16,6 +16,10 @@ __host__ __device__ constexpr int grid_side(HeadGrid grid) {
   return static_cast<int>(grid);
 }
 
+__host__ __device__ constexpr bool is_small(HeadGrid grid) {
+  return grid == HeadGrid::seven || grid == HeadGrid::eight;
+}
+
 /// The span that goes with a form in the named settings.
 __host__ __device__ constexpr Span usual_span(BiasForm form) {
   return form == BiasForm::direct ? Span::between : Span::suffix;
@@ -43,7 +47,8 @@ struct HeadLayout {
   int square;   // forward: a warp's scratch; backward: also weights
   int logits;   // gradients of logits: the square again, or another one
   int vectors;  // distance form, backward: exact vectors, a warp's in its rows of a square
-  int lines;    // direct form: vectors, then their gradients; distance form: their gradients
+  int lines;    // direct form: vectors, then their gradients; distance form: their gradients;
+                // forward: vectors, a warp's every lines_step bytes
   int tables;   // 16 bits
   int bins;     // gradients of table values, 16 bits
   int near;     // distance form: rounded vectors
@@ -51,6 +56,7 @@ struct HeadLayout {
   int deltas;   // dout · out, float32
   int tokens;   // token of each slot or −1, 16 bits
   int scratch;  // bytes of a warp's scratch
+  int lines_step;
   int bytes;
   bool reload;  // no room for q and v at once: v replaces q, and is replaced by it again
 };
@@ -68,14 +74,14 @@ constexpr int head_size_compiled(int head_size) {
   return head_size <= 16 ? 16 : head_size <= 32 ? 32 : head_size <= 64 ? 64 : 0;
 }
 
-/// Warps of a multiprocessor that registers suffice for. Those of small heads get fewer registers
-/// each, as 24 warps hide each other's waits better than 16; distances need the registers, except
-/// where the compiler knows the grid.
-constexpr int head_warps(int head_size, BiasForm form, HeadGrid grid) {
+/// Warps of a multiprocessor that registers suffice for. Small heads get fewer registers each, as
+/// 24 warps hide each other's waits better than 16; larger ones too in small grids, where the
+/// compiler finds fewer to need, unless distances or backward add to them.
+constexpr int head_warps(int head_size, BiasForm form, HeadGrid grid, bool backward) {
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
-  const bool usual = grid == HeadGrid::seven || grid == HeadGrid::eight;
-  if (head_size <= 16) return distance && !usual ? kHeadMostWarps : 24;
-  return head_size <= 32 && usual && !distance ? 24 : kHeadMostWarps;
+  int largest = distance ? 0 : 16;
+  if (is_small(grid)) largest = (distance ? 16 : 32) * (backward ? 1 : 2);
+  return head_size <= largest ? 24 : kHeadMostWarps;
 }
 
 /// What a layout follows from.
@@ -105,7 +111,8 @@ struct HeadPlaces {
 
 /// Known to the compiler where the sizes are.
 __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasForm form,
-                                                     bool backward, bool reload, bool two_squares) {
+                                                     bool backward, bool reload, bool two_squares,
+                                                     bool shared_scores) {
   using Rows = Tile<Bf16>;  // any 16-bit type
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
   HeadLayout l{};
@@ -137,7 +144,11 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   // share a square, dout neither.
   const int reused = backward ? more(tokens, distance ? sets_apart * lines : bins) : tokens;
   l.v = l.reload ? l.q : places.take(two_squares ? reused : tokens);
-  l.scratch = 16 * 4 * (l.value_pitch + (distance || !backward ? sets_apart * l.line_pitch : 0));
+  // Forward, a warp has its rows of q in registers before it makes vectors, unless others need
+  // them.
+  const int line_bytes = sets_apart * l.line_pitch * 4, row_bytes = Rows::bytes(1, s.head_size);
+  const bool lines_in_q = !backward && line_bytes <= row_bytes && !shared_scores;
+  l.scratch = 16 * (4 * l.value_pitch + ((backward ? distance : !lines_in_q) ? line_bytes : 0));
   if (backward) {
     l.dout = places.take(two_squares ? tokens : reused);
     const int in_square = two_squares ? 4 * l.value_pitch : l.scratch / 16;
@@ -156,6 +167,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
     }
   } else {
     l.square = places.take(l.warps * l.scratch);
+    l.lines = lines_in_q ? l.q : l.square + 64 * l.value_pitch;
+    l.lines_step = lines_in_q ? 16 * row_bytes : l.scratch;
     if (distance) l.near = places.take(sets_apart * near);
   }
   if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
@@ -170,8 +183,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
 __host__ __device__ constexpr HeadLayout usual_layout(HeadGrid grid, BiasForm form, int head_size,
                                                       bool backward) {
   auto l = head_layout(usual_sizes(grid, form, head_size), form, backward,
-                       backward && grid == HeadGrid::fourteen,
-                       grid != HeadGrid::fourteen && head_size == 64);
+                       backward && grid == HeadGrid::fourteen, is_small(grid) && head_size == 64,
+                       grid == HeadGrid::fourteen);
   l.grid = grid;
   return l;
 }
@@ -186,6 +199,6 @@ bool fits_head(const Geometry& g, DType dtype, float scale, BiasForm form, const
 
 /// Blocks for each of the heads, which share its images among them: as many as the device holds at
 /// once.
-int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout);
+int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout, bool backward);
 
 }  // namespace sape2::kernels::cuda

@@ -90,6 +90,18 @@ __device__ void load_tables(const HeadForward& p, const HeadPlan& plan, int head
     }
 }
 
+/// Of sixteen scores a row, those of a grid row of 9–16 with itself, to the warp's first and second
+/// eight lines at this lane's rows.
+__device__ inline void put_row_scores(const float (&c)[2][4], float* top, float* bottom) {
+  const Lane lane;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const int x = e / 2 * 8 + 2 * lane.t + e % 2;
+    top[x] = c[e / 2][e % 2];
+    bottom[x] = c[e / 2][2 + e % 2];
+  }
+}
+
 /// q·k of the warp's patches with the patches of their grid rows and columns. `keys`:
 /// LanePlaces::b_rows of the keys' first row.
 template <class T, int Size>
@@ -131,14 +143,7 @@ __device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, S
       top[y] = odd ? c[0][1] : c[0][0];
       bottom[y] = odd ? c[1][3] : c[1][2];
     }
-    if (slot == own_row) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int x = e / 2 * 8 + 2 * lane.t + e % 2;
-        top[x] = c[e / 2][e % 2];
-        bottom[x] = c[e / 2][2 + e % 2];
-      }
-    }
+    if (slot == own_row) put_row_scores(c, top, bottom);
   }
 }
 

@@ -114,18 +114,20 @@ __device__ void read_line(const HeadForward& p, const LineWalk& walk, std::int64
 
 /// Addresses in shared memory that stage 1 reads.
 struct StageOnePlaces {
+  std::uint32_t q, k;    // tiles
   std::uint32_t keys;    // LanePlaces::b_rows of all keys
   std::uint32_t own_k;   // LanePlaces::a of the warp's
   std::uint32_t tables;  // LanePlaces::b_rows
 };
 
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
-/// set behind the other; `values` is scratch.
-template <bool Keep, BiasForm Form, HeadGrid Grid, class T, int Size>
+/// set behind the other; `values` is scratch. `line_of(slot)`: where `lines` of any slot's warp
+/// are.
+template <bool Keep, BiasForm Form, HeadGrid Grid, class T, int Size, class LineOf>
 __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row, int head,
                              std::int64_t batch_head, const RowsAsA<T, Size>& q,
                              const StageOnePlaces& places, float* lines, float* values,
-                             const KeptLine<kHeadSets<Form>>& kept) {
+                             const KeptLine<kHeadSets<Form>>& kept, LineOf line_of) {
   constexpr int kSets = kHeadSets<Form>;
   const auto& l = plan.layout;
   const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16;
@@ -142,7 +144,12 @@ __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own
   }
   // The last set's vectors take the place of the scores.
   float* const scores = lines + (kSets - 1) * 16 * l.line_pitch;
-  line_scores(l, own_row, q, places.keys, scores);
+  if constexpr (Grid == HeadGrid::fourteen) {
+    share_line_scores(l, q, places.q, places.k, line_of);
+    __syncthreads();
+  } else {
+    line_scores(l, own_row, q, places.keys, scores);
+  }
   const Gates gates(p.stage, head);
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {

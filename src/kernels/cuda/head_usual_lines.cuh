@@ -6,6 +6,31 @@
 /// the order of the line, all at once, so that nothing but the running sums waits for anything.
 namespace sape2::kernels::cuda {
 
+/// q·k along lines of a grid of 14 × 14, whose rows have a warp each: a warp makes its own row's
+/// and one column's scores, the latter for everybody, so wait for all warps afterwards. `queries`,
+/// `keys`: where the tiles begin; `line_of(slot)` finds any slot's line.
+template <class T, int Size, class LineOf>
+__device__ void share_line_scores(const HeadLayout& l, const RowsAsA<T, Size>& own_q,
+                                  std::uint32_t queries, std::uint32_t keys, LineOf line_of) {
+  const int lane = threadIdx.x % 32, eight = lane / 8, warp = threadIdx.x / 32;
+  const int side = grid_side(l.grid);
+  const Lane at;
+  float c[2][4];
+  multiply(c, own_q, keys + warp * 16 * kRowBytes<Size> + LanePlaces<Size>().b_rows);
+  put_row_scores(c, line_of(warp * 16 + at.g), line_of(warp * 16 + at.g + 8));
+
+  const auto in_column = [&](int row, int piece) {
+    return LanePlaces<Size>::place(min(row, side - 1) * 16 + warp, piece);
+  };
+  const RowsAsA<T, Size> column_q(queries + in_column(lane % 16, lane / 16));
+  multiply(c, column_q, keys + in_column(lane % 8 + eight / 2 * 8, eight % 2));
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    const int y = at.g + e % 4 / 2 * 8, other = e / 4 * 8 + 2 * at.t + e % 2;
+    if (y < side && other < side) line_of(y * 16 + warp)[l.row_width + other] = c[e / 4][e % 4];
+  }
+}
+
 /// Vectors of this lane's patch and axis, in the scores' place.
 template <bool Keep, int Length, Span Along>
 __device__ void walk_usual_line(const LineWalk& walk, const AxisLines& axis, const Gates& gates,
@@ -15,7 +40,7 @@ __device__ void walk_usual_line(const LineWalk& walk, const AxisLines& axis, con
   float score[Length], position[Length];
 #pragma unroll
   for (int m = 0; m < Length; ++m) {
-    score[m] = line[m];
+    score[m] = walk.is_patch ? line[m] : 0.0F;
     position[m] = gates(score[m]);
   }
   if constexpr (Along == Span::suffix) {
@@ -84,21 +109,6 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
 #pragma unroll
   for (int m = 0; m < Length; ++m) d[m] = walk.is_patch ? gradients[m] : 0.0F;
 
-  int at = -16;  // the sums belong to rows `at` and `at + 1`
-  float lower = 0.0F, upper = 0.0F;
-#pragma unroll
-  for (int i = 0; i < Length; ++i) {
-    const int m = kSuffix ? Length - 1 - i : i;
-    const TablePlace place(kept.position[m], axis.origin);
-    const bool stays = place.row == at;
-    const float from_upper = place.row == at + 1 ? upper : 0.0F;
-    at = place.row;
-    lower = fmaf(-place.weight, d[m], (stays ? lower : from_upper) + d[m]);
-    upper = fmaf(place.weight, d[m], stays ? upper : 0.0F);
-    bins[at] = narrow<T>(lower);
-    bins[at + 1] = narrow<T>(upper);
-  }
-
   float sum = 0.0F;
 #pragma unroll
   for (int m = 0; m < Length; ++m) {
@@ -121,13 +131,25 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
     dt[m] *= gate * (1.0F - gate);
     sums.scale += dt[m] * kept.score[m];
     sums.offset += dt[m];
-    float ds = unit * dt[m];
-    if constexpr (kSuffix) {
-      own_gradient = m == walk.own ? ds : own_gradient;
-      ds = m == walk.own ? 0.0F : ds;
-    }
     T& place = on_line[m * stride];
-    place = narrow<T>(widen(place) + ds);
+    const T with_gate = narrow<T>(fmaf(unit, dt[m], widen(place)));
+    if (m != walk.own) place = with_gate;
+    if (m == walk.own) own_gradient = unit * dt[m];
+  }
+
+  int at = -16;  // the sums belong to rows `at` and `at + 1`
+  float lower = 0.0F, upper = 0.0F;
+#pragma unroll
+  for (int i = 0; i < Length; ++i) {
+    const int m = kSuffix ? Length - 1 - i : i;
+    const TablePlace place(kept.position[m], axis.origin);
+    const bool stays = place.row == at;
+    const float from_upper = place.row == at + 1 ? upper : 0.0F;
+    at = place.row;
+    lower = fmaf(-place.weight, d[m], (stays ? lower : from_upper) + d[m]);
+    upper = fmaf(place.weight, d[m], stays ? upper : 0.0F);
+    bins[at] = narrow<T>(lower);
+    bins[at + 1] = narrow<T>(upper);
   }
   if constexpr (kSuffix) {
     own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
