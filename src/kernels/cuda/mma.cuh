@@ -61,23 +61,6 @@ __device__ void multiply_add(float (&c)[4], const FragmentA<T>& a, const Fragmen
   }
 }
 
-/// The same over eight of k: rows g, g+8 of A at columns 2t, rows 2t of B.
-template <class T>
-__device__ void multiply_add_eight(float (&c)[4], std::uint32_t a_top, std::uint32_t a_bottom,
-                                   std::uint32_t b) {
-  if constexpr (std::is_same_v<T, Bf16>) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a_top), "r"(a_bottom), "r"(b));
-  } else {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a_top), "r"(a_bottom), "r"(b));
-  }
-}
-
 __device__ inline std::uint32_t to_tf32(float x) {
   std::uint32_t bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
@@ -121,13 +104,6 @@ __device__ inline void multiply_add<float>(float (&c)[4], const FragmentA<float>
 }
 
 // ------------------------------------------------------------------- pieces from shared memory
-
-/// Four pieces of 8×8, one a register; lane 8i + r names row r of piece i.
-__device__ inline void load_pieces(std::uint32_t (&to)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(row)));
-}
 
 /// Rows row … row+15, columns column … column+15 of a tile as A.
 template <class T>

@@ -31,8 +31,7 @@ bool has_hopper_body() {
 inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
   const auto& g = p.geometry;
   const auto& v = p.vectors;
-  return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && p.scale > 0.0F &&
-         form != BiasForm::distance_pair &&
+  return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && form != BiasForm::distance_pair &&
          (form != BiasForm::distance || (v.width_x <= 64 && v.width_y <= 64));
 }
 
@@ -106,11 +105,11 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   };
   if (!rows(f.q, kRowTile, &s.q) || !rows(p.dout, kRowTile, &s.dout) ||
       !rows(f.k, kRowTile, &s.k_rows) || !rows(f.v, kRowTile, &s.v_rows) ||
-      !rows(f.q, kKeysColumns, &s.q_columns) || !rows(p.dout, kKeysColumns, &s.dout_columns) ||
+      !rows(f.q, kColumns, &s.q_columns) || !rows(p.dout, kColumns, &s.dout_columns) ||
       !make_key_maps<T>(f.k, g, s.columns, kColumns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(f.v, g, s.columns, kColumns, &s.v, &s.v_prefix))
     return false;
-  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kKeysColumns, &s)) return false;
+  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;

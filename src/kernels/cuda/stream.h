@@ -36,9 +36,6 @@ struct StreamBackward {
 template <BiasForm Form>
 inline constexpr int kStreamColumns = kIsDistance<Form> ? 32 : 64;
 
-/// And those of the keys' pass, where queries stand along columns.
-inline constexpr int kKeysColumns = 32;
-
 /// Each returns false, having done nothing, where these kernels do not serve.
 template <class T>
 bool stream_forward(const AttentionParams& p, BiasForm form, cudaStream_t stream);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/stream_direct.cuh"
 #include "kernels/cuda/stream_distance.cuh"
 
 /// Attention forward on Hopper: one warpgroup takes 64 queries of a head and walks over all keys.
@@ -44,7 +43,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       stages + Layout::kStages * (Layout::kStageBytes + Layout::kNoteBytes));
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
   const KeyRing<T, Layout, StreamForward> keys{params, block, stages, arrived};
-  ProductRows<T, !kDistance> queries{{rows, kRowTile, 64}, {}};
+  const Tile<T> queries{rows, kRowTile, 64};
   const Tile<T> x_rows{rows + kStreamTile, kRowTile, 64};
   const Tile<T> y_rows{rows + (kDirect ? 1 : 2) * kStreamTile, kRowTile, kDirect ? 128 : 64};
   if (columns.part_width * columns.rows_per_tile < kColumns)
@@ -69,34 +68,44 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 
   const float scale = p.scale * kLog2E;
-  [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.head, x_rows, y_rows);
-  [[maybe_unused]] const float ratio = kDistance ? bias_ratio(p, block.head) : 0.0F;
+  const float bias_factor = Form == BiasForm::none ? 0.0F
+                                                   : per_head(p.gain, block.head, 1.0F) *
+                                                         (p.inside ? p.scale : 1.0F) * kLog2E;
+  [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.batch_head, row, y_rows,
+                                                      bias_factor, nullptr);
   [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<T>, int> distance[2];
   if constexpr (kDistance)
     for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
   ColumnMask<kPieces> mask;
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
   float out[8][4] = {};
-  if constexpr (kDirect) direct.begin_part(p, block, row, 0);
   wait_for_boxes(rows_arrived, 0);
-  queries.load();
-  float logits[kPieces][4];  // without their factor
-  if constexpr (kDirect) direct.start(logits, columns.place(0));
   for (int tile = 0; tile < columns.tiles; ++tile) {
     const auto at = columns.place(tile);
-    [[maybe_unused]] float square[2][kDistance ? kPieces : 1][4];
     keys.await(tile);
+
+    float logits[kPieces][4];
+    [[maybe_unused]] float square[2][kDistance ? kPieces : 1][4];
     begin_products();
-    queries.template start<kDirect>(logits, keys.tile(tile, 0));
+    start_row_product(logits, queries, keys.tile(tile, 0));
     if constexpr (kDistance) {
       start_row_product<kSteps>(square[0], x_rows, keys.tile(tile, 2));
       start_row_product<kSteps>(square[1], y_rows, keys.tile(tile, 3));
     }
-    end_products();  // and those of the tile before
+    if constexpr (kDirect)
+      if (at.in_grid && at.first_row == 0) direct.begin_part(at.part);
+    end_products();
     hold(logits);
-    hold(out);
-    keys.release(tile - 1);
 
+    constexpr float kNoShift[2] = {0.0F, 0.0F};
+    if (kDirect && at.in_grid) {
+      if constexpr (kDirect) direct.add(logits, at.first_row, scale, kNoShift);
+    } else {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
+    }
     if constexpr (kDistance) {
       hold(square[0]);
       hold(square[1]);
@@ -108,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         for (int e = 0; e < 4; ++e)
           logits[piece][e] =
               fmaf(root_of_distance(square[0][piece][e]) + root_of_distance(square[1][piece][e]),
-                   ratio, logits[piece][e]);
+                   bias_factor, logits[piece][e]);
     }
     mask.apply(logits, columns, at, -INFINITY);
 
@@ -120,10 +129,10 @@ __global__ void __launch_bounds__(kThreads, 3)
         top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
       top = row_max(top);
       // A row without any finite logit so far has no maximum to subtract.
-      const float shift = top == -INFINITY ? 0.0F : top * scale;
+      const float shift = top == -INFINITY ? 0.0F : top;
       // Maxima seldom move once some tiles are done.
       if (__any_sync(0xffffffffu, top != maximum[half])) {
-        const float rescale = power_of_2(fmaf(maximum[half], scale, -shift));
+        const float rescale = power_of_2(maximum[half] - shift);
         maximum[half] = top;
         sum[half] *= rescale;
 #pragma unroll
@@ -136,28 +145,20 @@ __global__ void __launch_bounds__(kThreads, 3)
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          logits[piece][e] = power_of_2(fmaf(logits[piece][e], scale, -shift));
+          logits[piece][e] = power_of_2(logits[piece][e] - shift);
           sum[half] += logits[piece][e];
         }
     }
     FragmentA<T> weights[kPieces / 2];
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) weights[k] = as_a<T>(logits[2 * k], logits[2 * k + 1]);
-    if constexpr (kDirect) {
-      // The next tile's bias; once the products below have begun, it would have to wait for them.
-      const auto next = columns.place(tile + 1);
-      if (next.in_grid && next.first_row == 0) direct.begin_part(p, block, row, next.part);
-      hold(logits);
-      direct.start(logits, next);
-      hold(logits);
-    }
     hold(out);
     begin_products();
     start_column_product<T>(out, weights, keys.tile(tile, 1));
-    commit_products();
+    end_products();
+    hold(out);
+    keys.release(tile);
   }
-  wait_for_products<0>();
-  hold(out);
 
   const auto out_head = head_of<T>(p.out, block.image, block.head);
 #pragma unroll
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     const float whole = row_sum(sum[half]);
     if (token >= g.tokens) continue;
     if (lane.t == 0 && p.softmax != nullptr)
-      p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * p.scale, whole};
+      p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * kLn2, whole};
     store_row(out_head.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
   }
 #endif

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stream_direct.cuh"
+#include "kernels/cuda/stream_tiles.cuh"
 
 /// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias a
 /// tile of grid rows, see StreamColumns), walks over all queries and gathers dk and dv. No bias, or
@@ -10,8 +10,8 @@ namespace sape2::kernels::cuda {
 template <BiasForm Form>
 struct StreamKeysLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
-  static constexpr int kColumns = kKeysColumns;
-  static constexpr int kStages = 4;
+  static constexpr int kColumns = kStreamColumns<Form>;
+  static constexpr int kStages = 2;
   static constexpr int kTileBytes = kColumns * 128;
   static constexpr int kStageBytes = (kDirect ? 3 : 2) * kTileBytes;
   static constexpr int kRowBytes = 2 * kStreamTile;  // k, v
@@ -25,8 +25,8 @@ struct StreamKeysLayout {
 };
 
 /// What keys need to know of one query, read one tile ahead; of its y, `Rows` numbers: those of
-/// every `Step`-th grid row of the block's keys, from `first_y` on.
-template <class T, int Rows, int Step>
+/// every other grid row of the block's keys, from `first_y` on.
+template <class T, int Rows>
 struct QueryNotes {
   float lse, delta;  // log2(Σ e^logit), dout · out
   float y[Rows];
@@ -42,54 +42,22 @@ struct QueryNotes {
     const T* const from = static_cast<const T*>(f.vectors.y) + place * f.vectors.width_y;
 #pragma unroll
     for (int i = 0; i < Rows; ++i)
-      y[i] = first_y + Step * i <= last_y ? widen(from[first_y + Step * i]) : 0.0F;
+      y[i] = first_y + 2 * i <= last_y ? widen(from[first_y + 2 * i]) : 0.0F;
   }
 };
 
-/// The x part of the bias of 16 keys, whose eights stand at two places along the grid's rows, and a
-/// tile of queries.
+/// x of a tile of queries at the places of eight keys: pairs of queries 2t, 2t+1 for key g, eight
+/// queries after eight.
 template <class T>
-struct KeysX {
-  int place[2];       // in pieces of eight entries
-  FragmentA<T> keys;  // one diagonal for each eight, 0 where they are no patches
-  FragmentA<T> keys_low;
-  bool split;
-
-  __device__ KeysX(float ratio, const int (&places)[2], const bool (&patches)[2]) {
-    const Diagonal<T> diagonal(ratio);
-    split = diagonal.split;
+__device__ void queries_x(std::uint32_t (&pairs)[8], const Tile<T>& x, int first_entry) {
+  const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      place[half] = places[half];
-      keys.r[3 * half] = patches[half] ? diagonal.high : 0;
-      keys_low.r[3 * half] = patches[half] ? diagonal.low : 0;
-      keys.r[1 + half] = keys_low.r[1 + half] = 0;
-    }
-  }
-  template <int Pieces>
-  __device__ void start(float (&c)[Pieces][4], const Tile<T>& x) const {
-#pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) c[piece][e] = 0.0F;
-    add(c, x, keys);
-    if (split) add(c, x, keys_low);
-  }
-  template <int Pieces>
-  __device__ void add(float (&c)[Pieces][4], const Tile<T>& x,
-                      const FragmentA<T>& diagonals) const {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int piece = 0; piece < Pieces; piece += 2) {
-      std::uint32_t queries[4];
-      load_pieces(queries, x.piece(piece * 8 + lane / 16 * 8 + lane % 8,
-                                   lane / 8 % 2 ? place[1] : place[0]));
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        multiply_add<T>(c[piece + i], diagonals, {queries[2 * i], queries[2 * i + 1]});
-    }
-  }
-};
+  for (int half = 0; half < 2; ++half)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(pairs[4 * half]), "=r"(pairs[4 * half + 1]), "=r"(pairs[4 * half + 2]),
+                   "=r"(pairs[4 * half + 3])
+                 : "r"(shared_address(x.piece(32 * half + lane, first_entry / 8))));
+}
 
 template <class T, BiasForm Form, int Wide>
 __global__ void __launch_bounds__(kThreads, 3)
@@ -115,8 +83,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   CopyBarrier* const arrived =
       reinterpret_cast<CopyBarrier*>(reinterpret_cast<char*>(notes) + Layout::kNoteBytes);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
-  ProductRows<T, true> k_rows{{rows, kRowTile, 64}, {}};
-  ProductRows<T, false> v_rows{{rows + kStreamTile, kRowTile, 64}, {}};
+  const Tile<T> k_rows{rows, kRowTile, 64}, v_rows{rows + kStreamTile, kRowTile, 64};
   const auto tile_of = [&](int stage, int index) {
     return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
   };
@@ -146,39 +113,41 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (kDirect) {
       const auto box = keys_box(block, keys, own, kRowTile);
       expect_bytes(rows_arrived, 2 * keys_box_bytes(keys, own, kRowTile));
-      copy_box(k_rows.tile.data, own.in_grid ? params.k : params.k_prefix, box, rows_arrived);
-      copy_box(v_rows.tile.data, own.in_grid ? params.v : params.v_prefix, box, rows_arrived);
+      copy_box(k_rows.data, own.in_grid ? params.k : params.k_prefix, box, rows_arrived);
+      copy_box(v_rows.data, own.in_grid ? params.v : params.v_prefix, box, rows_arrived);
     } else {
       expect_bytes(rows_arrived, Layout::kRowBytes);
-      copy_box(k_rows.tile.data, params.k_rows, block.tokens(first_row), rows_arrived);
-      copy_box(v_rows.tile.data, params.v_rows, block.tokens(first_row), rows_arrived);
+      copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
+      copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
     }
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_tile(tile);
   }
 
   const float scale = p.scale * kLog2E;
-  [[maybe_unused]] const float factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
+  const float factor = Form == BiasForm::none
+                           ? 0.0F
+                           : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
   // Where the eight keys of each half of the warp's rows stand, and which shift they take.
-  int shift_row[2] = {0, 0}, place[2] = {0, 0};
-  bool patches[2] = {false, false};
+  [[maybe_unused]] int entry[2] = {0, 0}, shift_row[2] = {0, 0};
+  [[maybe_unused]] float x_factor[2] = {0.0F, 0.0F};
   if constexpr (kDirect) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int slot = warp * 16 + half * 8, down = slot / keys.part_width;
-      patches[half] = own.in_grid && down < keys.rows_per_tile && own.first_row + down < keys.down;
-      place[half] = patches[half] ? (slot - down * keys.part_width) / 8 : 0;
-      shift_row[half] = patches[half] ? down : Layout::kShifts - 1;
+      const bool patches =
+          own.in_grid && down < keys.rows_per_tile && own.first_row + down < keys.down;
+      entry[half] = patches ? slot - down * keys.part_width : 0;
+      shift_row[half] = patches ? down : Layout::kShifts - 1;
+      x_factor[half] = patches ? factor * kLog2E : 0.0F;
     }
   }
-  [[maybe_unused]] const KeysX<T> keys_x(kDirect ? bias_ratio(p, block.head) : 0.0F, place,
-                                         patches);
-  // A thread takes one query and, of a direct bias's up to eight grid rows, every so many-th.
-  constexpr int kStepY = kThreads / kColumns;
+  // A thread takes one query and, of a direct bias's up to eight grid rows, every other one.
+  static_assert(!kDirect || kThreads == 2 * kColumns);
   const int first_y = own.first_row + threadIdx.x / kColumns;
   const int last_y =
       kDirect && own.in_grid ? min(own.first_row + keys.rows_per_tile, keys.down) - 1 : -1;
-  constexpr int kRowsY = kDirect && Wide == 0 ? 8 / kStepY : 1;
-  using Notes = QueryNotes<T, kRowsY, kStepY>;
+  constexpr int kRowsY = kDirect && Wide == 0 ? 4 : 1;
+  using Notes = QueryNotes<T, kRowsY>;
   const auto note = [&](int tile, const Notes& query) {
     float* const to = notes + tile % 2 * Layout::kNotes;
     const int column = threadIdx.x % kColumns;
@@ -189,9 +158,9 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (kDirect) {
 #pragma unroll
       for (int i = 0; i < kRowsY; ++i)
-        if (first_y + kStepY * i <= last_y)
-          to[(threadIdx.x / kColumns + kStepY * i) * kColumns + column] =
-              fmaf(factor, query.y[i], -query.lse);
+        if (first_y + 2 * i <= last_y)
+          to[(threadIdx.x / kColumns + 2 * i) * kColumns + column] =
+              fmaf(factor * kLog2E, query.y[i], -query.lse);
     }
   };
   const auto query_notes = [&](int tile) {
@@ -202,79 +171,72 @@ __global__ void __launch_bounds__(kThreads, 3)
   note(0, query_notes(0));
   float dk[8][4] = {}, dv[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
-  k_rows.load();
-  v_rows.load();
   __syncthreads();
-  const auto await_tile = [&](int tile) {
-    wait_for_boxes(arrived + tile % Layout::kStages, tile / Layout::kStages);
-  };
-  await_tile(0);
-  float weight[kPieces][4];
-  if constexpr (kDirect) keys_x.start(weight, tile_of(0, 2));
   for (int tile = 0; tile < tiles; ++tile) {
     const int stage = tile % Layout::kStages;
+    wait_for_boxes(arrived + stage, tile / Layout::kStages);
 
-    float gradient[kPieces][4];
+    float weight[kPieces][4], gradient[kPieces][4];
     begin_products();
-    k_rows.template start<kDirect>(weight, tile_of(stage, 0));
+    start_row_product(weight, k_rows, tile_of(stage, 0));
     commit_products();
-    v_rows.start(gradient, tile_of(stage, 1));
+    start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
     const Notes next = query_notes(tile + 1);
     const float* const own_notes = notes + tile % 2 * Layout::kNotes + 2 * lane.t;
-    wait_for_products<1>();  // and for those of the tile before
+    wait_for_products<1>();
     hold(weight);
-    hold(dk);
-    hold(dv);
-    __syncthreads();
-    if (threadIdx.x == 0 && tile > 0 && tile - 1 + Layout::kStages < tiles)
-      load_tile(tile - 1 + Layout::kStages);
+
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      [[maybe_unused]] std::uint32_t x[8];
+      if constexpr (kDirect) queries_x(x, tile_of(stage, 2), entry[half]);
       const float* const shifts = own_notes + shift_row[half] * kColumns;
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
-        const float2 shift = *reinterpret_cast<const float2*>(shifts + piece * 8);
+        float2 shift = *reinterpret_cast<const float2*>(shifts + piece * 8);
+        if constexpr (kDirect) {
+          const float2 along_x = unpack<T>(x[piece]);
+          shift.x = fmaf(x_factor[half], along_x.x, shift.x);
+          shift.y = fmaf(x_factor[half], along_x.y, shift.y);
+        }
         weight[piece][2 * half] = power_of_2(fmaf(weight[piece][2 * half], scale, shift.x));
         weight[piece][2 * half + 1] = power_of_2(fmaf(weight[piece][2 * half + 1], scale, shift.y));
       }
     }
+    FragmentA<T> fragments[kPieces / 2];
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k) fragments[k] = as_a<T>(weight[2 * k], weight[2 * k + 1]);
+
     wait_for_products<0>();
     hold(gradient);
-    // Weights and their gradients become fragments together, so that few numbers wait at once.
-    FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
-#pragma unroll
-      for (int piece = 2 * k; piece < 2 * k + 2; ++piece) {
-        const float2 delta =
-            *reinterpret_cast<const float2*>(own_notes + Layout::kShifts * kColumns + piece * 8);
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          gradient[piece][e] =
-              weight[piece][e] * (gradient[piece][e] - (e % 2 ? delta.y : delta.x));
-      }
-      fragments[k] = as_a<T>(weight[2 * k], weight[2 * k + 1]);
-      dfragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
-    }
-    if (tile + 1 < tiles) {
-      await_tile(tile + 1);
-      if constexpr (kDirect) {
-        // The next tile's bias; once the products below have begun, it would have to wait for them.
-        hold(weight);
-        keys_x.start(weight, tile_of((tile + 1) % Layout::kStages, 2));
-        hold(weight);
-      }
-    }
+    hold(dv);
     begin_products();
     start_column_product<T>(dv, fragments, tile_of(stage, 1));
+    commit_products();
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const float2 delta =
+          *reinterpret_cast<const float2*>(own_notes + Layout::kShifts * kColumns + piece * 8);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - (e % 2 ? delta.y : delta.x));
+    }
+    FragmentA<T> dfragments[kPieces / 2];
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+      dfragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
+    hold(dk);
+    begin_products();
     start_column_product<T>(dk, dfragments, tile_of(stage, 0));
     commit_products();
     if (tile + 1 < tiles) note(tile + 1, next);
+    wait_for_products<0>();
+    hold(dk);
+    hold(dv);
+    __syncthreads();
+    if (threadIdx.x == 0 && tile + Layout::kStages < tiles) load_tile(tile + Layout::kStages);
   }
-  wait_for_products<0>();
-  hold(dk);
-  hold(dv);
 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/rows_delta.cuh"
-#include "kernels/cuda/stream_direct.cuh"
+#include "kernels/cuda/stream_tiles.cuh"
 
 /// Attention backward on Hopper, queries along rows: one warpgroup takes 64 queries, walks over all
 /// keys and gathers dq, the vectors' gradients and dgain. No bias, or the direct form.
@@ -12,39 +12,47 @@ template <BiasForm Form>
 struct StreamQueriesLayout {
   static constexpr bool kDistance = false, kDirect = Form == BiasForm::direct;
   static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = kDirect ? 2 : 3;
+  static constexpr int kStages = 2;
   static constexpr int kTileBytes = kColumns * 128;
   static constexpr int kStageBytes = 2 * kTileBytes, kNoteBytes = 0;
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
   static constexpr int kScratch = kRowTile * 4;
-  // The direct form has a panel of x for each part of the grid's columns, and one or two of y.
-  __host__ __device__ static int x_panels(const StreamColumns& columns) {
-    return kDirect ? columns.parts : 0;
-  }
+  // The direct form's x as numbers, and one or two panels of y.
+  static constexpr int kDirectX = kDirect ? kRowTile * 64 * 4 : 0;
   __host__ __device__ static int y_panels(const StreamColumns& columns) {
     return kDirect ? (columns.down + 63) / 64 : 0;
   }
   __host__ __device__ static int bytes(const StreamColumns& columns) {
-    return kSharedAlignment + kRowBytes + kStages * kStageBytes +
-           (x_panels(columns) + y_panels(columns)) * kStreamTile + kScratch + (kStages + 1) * 8;
+    return kSharedAlignment + kRowBytes + kStages * kStageBytes + kDirectX +
+           y_panels(columns) * kStreamTile + kScratch + (kStages + 1) * 8;
   }
 };
+
+/// Whether a lane's x stay in registers: of grid rows of 32, they are few.
+template <int Wide>
+inline constexpr bool kKeepsX = Wide > 0 && Wide <= 4;
 
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
 struct StreamDirectGradient {
-  using Direct = StreamDirect<T, Wide, false>;
+  using Direct = StreamDirect<T, Wide, kKeepsX<Wide>>;
   static constexpr int kPieces = 8, kStored = Direct::kStored;
   float sum_x[kStored][4];
-  const BackwardParams& params;
-  std::int64_t token;  // this lane's first row's
-  float factor;        // from logit to bias
+  T* dx[2];  // of this lane's rows
+  T* dy[2];
+  float factor;  // from logit to bias
   float with_bias = 0.0F;
 
-  __device__ StreamDirectGradient(const BackwardParams& p, const StreamBlock& block, int row)
-      : params(p),
-        token(block.batch_head * p.forward.geometry.padded_tokens + row),
-        factor(bias_factor(p.forward, block.head)) {}
+  __device__ StreamDirectGradient(const BackwardParams& p, std::int64_t batch_head, int row,
+                                  float f)
+      : factor(f) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t token = batch_head * p.forward.geometry.padded_tokens + row + 8 * half;
+      dx[half] = static_cast<T*>(p.dx) + token * p.forward.vectors.width_x;
+      dy[half] = static_cast<T*>(p.dy) + token * p.forward.vectors.width_y;
+    }
+  }
   __device__ void begin_part() {
 #pragma unroll
     for (int piece = 0; piece < kStored; ++piece)
@@ -52,35 +60,31 @@ struct StreamDirectGradient {
       for (int e = 0; e < 4; ++e) sum_x[piece][e] = 0.0F;
   }
   /// Adds a tile of the grid; columns without a token must have gradient 0.
-  __device__ void add(const FragmentA<T> (&gradient)[kPieces / 2], const Direct& bias,
-                      const StreamColumns::Place& at) {
+  __device__ void add(const float (&gradient)[kPieces][4], const Direct& bias, int part,
+                      int first_row) {
     const Lane lane;
-    const auto& columns = bias.columns;
-    const std::uint32_t one = Diagonal<T>::place(1.0F), ones = pack<T>(1.0F, 1.0F);
-    PieceWalk<Wide> walk(columns);
-    // Column g of this product's result is grid row g of the tile.
-    float sum_y[4] = {0.0F, 0.0F, 0.0F, 0.0F};
+    PieceWalk<Wide> walk(bias.columns);
+    float sum_y[2] = {0.0F, 0.0F};
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
-      FragmentB<T> rows;
+    for (int piece = 0; piece < kPieces; ++piece) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i, walk.next()) {
-        multiply_add_eight<T>(sum_x[(2 * k + i) % kStored], gradient[k].r[2 * i],
-                              gradient[k].r[2 * i + 1], one);
-        rows.r[i] = lane.g == walk.row ? ones : 0;
+      for (int e = 0; e < 4; ++e) {
+        sum_x[piece % kStored][e] += gradient[piece][e];
+        sum_y[e / 2] += gradient[piece][e];
       }
-      multiply_add<T>(sum_y, gradient[k], rows);
-    }
-    const int here = Wide > 0 ? kPieces / Wide : columns.rows_per_tile;
+      const int grid_row = first_row + walk.row;
+      walk.next();
+      if (walk.across != 0) continue;
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int row = 2 * lane.t + e % 2, grid_row = at.first_row + row;
-      if ((Wide > 4 && e % 2 > 0) || row >= here || grid_row >= columns.down) continue;
-      if (params.dgain != nullptr)
-        with_bias = fmaf(sum_y[e], bias.along_y(grid_row, e / 2), with_bias);
-      T& to = static_cast<T*>(
-          params.dy)[(token + e / 2 * 8) * params.forward.vectors.width_y + grid_row];
-      to = narrow<T>(fmaf(factor, sum_y[e], at.part == 0 ? 0.0F : widen(to)));
+      for (int half = 0; half < 2; ++half) {
+        const float sum = row_sum(sum_y[half]);
+        sum_y[half] = 0.0F;
+        if (lane.t == 0 && grid_row < bias.columns.down) {
+          with_bias = fmaf(sum, bias.along_y(grid_row, half), with_bias);
+          T& to = dy[half][grid_row];
+          to = narrow<T>(fmaf(factor, sum, part == 0 ? 0.0F : widen(to)));
+        }
+      }
     }
   }
   /// Writes what a part of the grid's columns has summed up.
@@ -102,12 +106,8 @@ struct StreamDirectGradient {
       for (int e = 0; e < 4; ++e) {
         const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
         if (column >= columns.across) continue;
-        const std::int64_t place = (token + e / 2 * 8) * params.forward.vectors.width_x + column;
-        if (params.dgain != nullptr)
-          with_bias =
-              fmaf(sum_x[piece][e], widen(static_cast<const T*>(params.forward.vectors.x)[place]),
-                   with_bias);
-        static_cast<T*>(params.dx)[place] = narrow<T>(factor * sum_x[piece][e]);
+        with_bias = fmaf(sum_x[piece][e], widen(bias.x[e / 2][column]), with_bias);
+        dx[e / 2][column] = narrow<T>(factor * sum_x[piece][e]);
       }
     }
   }
@@ -121,7 +121,6 @@ __global__ void __launch_bounds__(kThreads, 3)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
-  constexpr bool kQ = !kDirect || (Wide > 0 && Wide <= 4), kD = !kDirect;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
@@ -134,14 +133,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   unsigned char* const rows = aligned_shared(unaligned);
   unsigned char* const stages = rows + Layout::kRowBytes;
   unsigned char* const direct_x = stages + Layout::kStages * Layout::kStageBytes;
-  const int x_panels = Layout::x_panels(columns), y_panels = Layout::y_panels(columns);
-  unsigned char* const direct_y = direct_x + x_panels * kStreamTile;
+  unsigned char* const direct_y = direct_x + Layout::kDirectX;
+  const int y_panels = Layout::y_panels(columns);
   float* const scratch = reinterpret_cast<float*>(direct_y + y_panels * kStreamTile);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
-  ProductRows<T, kQ> queries{{rows, kRowTile, 64}, {}};
-  ProductRows<T, kD> douts{{rows + kStreamTile, kRowTile, 64}, {}};
-  const Tile<T> x_rows{direct_x, kRowTile, 128}, y_rows{direct_y, kRowTile, 128};
+  const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
+  const Tile<T> y_rows{direct_y, kRowTile, 128};
   const KeyRing<T, Layout, StreamBackward> keys{params, block, stages, arrived};
   if (columns.part_width * columns.rows_per_tile < kColumns)
     clear_shared(stages, Layout::kStages * Layout::kStageBytes);
@@ -150,13 +148,10 @@ __global__ void __launch_bounds__(kThreads, 3)
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
-    expect_bytes(rows_arrived, Layout::kRowBytes + (x_panels + y_panels) * kStreamTile);
-    copy_box(queries.tile.data, params.q, block.tokens(first_row), rows_arrived);
-    copy_box(douts.tile.data, params.dout, block.tokens(first_row), rows_arrived);
+    expect_bytes(rows_arrived, Layout::kRowBytes + y_panels * kStreamTile);
+    copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
+    copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
     if constexpr (kDirect) {
-      for (int panel = 0; panel < x_panels; ++panel)
-        copy_box(x_rows.data + panel * kStreamTile, params.x,
-                 block.vectors(first_row, panel * columns.part_width), rows_arrived);
       for (int panel = 0; panel < y_panels; ++panel)
         copy_box(y_rows.data + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                  rows_arrived);
@@ -183,68 +178,74 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
 
   const float scale = p.scale * kLog2E;
-  [[maybe_unused]] StreamDirect<T, Wide, false> direct(p, columns, block.head, x_rows, y_rows);
-  [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block, row);
+  const float factor = Form == BiasForm::none
+                           ? 0.0F
+                           : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
+  [[maybe_unused]] StreamDirect<T, Wide, kKeepsX<Wide>> direct(p, columns, block.batch_head, row,
+                                                               y_rows, factor * kLog2E,
+                                                               reinterpret_cast<float*>(direct_x));
+  [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block.batch_head, row,
+                                                                 factor);
   ColumnMask<kPieces> mask;
   float dq[8][4] = {};
   wait_for_boxes(rows_arrived, 0);
-  queries.load();
-  douts.load();
-  float weight[kPieces][4];
-  if constexpr (kDirect) direct.start(weight, columns.place(0));
   for (int tile = 0; tile < columns.tiles; ++tile) {
     const auto at = columns.place(tile);
-    if constexpr (kDirect)
-      if (at.in_grid && at.first_row == 0) direct_gradient.begin_part();
-    float gradient[kPieces][4];
     keys.await(tile);
+
+    float weight[kPieces][4], gradient[kPieces][4];
     begin_products();
-    queries.template start<kDirect>(weight, keys.tile(tile, 0));
+    start_row_product(weight, queries, keys.tile(tile, 0));
     commit_products();
-    douts.start(gradient, keys.tile(tile, 1));
+    start_row_product(gradient, douts, keys.tile(tile, 1));
     commit_products();
-    wait_for_products<1>();  // and for those of the tile before
+    if constexpr (kDirect)
+      if (at.in_grid && at.first_row == 0) {
+        direct.begin_part(at.part);
+        direct_gradient.begin_part();
+      }
+    wait_for_products<1>();
     hold(weight);
-    hold(dq);
-    keys.release(tile - 1);
+
+    if (kDirect && at.in_grid) {
+      if constexpr (kDirect) direct.add(weight, at.first_row, scale, shift);
+    } else {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) weight[piece][e] = fmaf(weight[piece][e], scale, -shift[e / 2]);
+    }
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, -shift[e / 2]));
+      for (int e = 0; e < 4; ++e) weight[piece][e] = power_of_2(weight[piece][e]);
     mask.apply(weight, columns, at, 0.0F);
 
     wait_for_products<0>();
     hold(gradient);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - delta[e / 2]);
     FragmentA<T> fragments[kPieces / 2];
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
-#pragma unroll
-      for (int piece = 2 * k; piece < 2 * k + 2; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - delta[e / 2]);
+    for (int k = 0; k < kPieces / 2; ++k)
       fragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
-    }
-    if constexpr (kDirect) {
-      // The next tile's bias; once the products below have begun, it would have to wait for them.
-      hold(weight);
-      direct.start(weight, columns.place(tile + 1));
-      hold(weight);
-    }
     hold(dq);
     begin_products();
     start_column_product<T>(dq, fragments, keys.tile(tile, 0));
     commit_products();
     if constexpr (kDirect)
       if (at.in_grid) {
-        direct_gradient.add(fragments, direct, at);
+        direct_gradient.add(gradient, direct, at.part, at.first_row);
         if (tile + 1 == (at.part + 1) * columns.tiles_per_part)
           direct_gradient.end_part(direct, at.part);
       }
+    wait_for_products<0>();
+    hold(dq);
+    keys.release(tile);
   }
-  wait_for_products<0>();
-  hold(dq);
 
   const auto to = head_of<T>(params.base.dq, block.image, block.head);
 #pragma unroll

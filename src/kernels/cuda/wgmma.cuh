@@ -132,105 +132,22 @@ __device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint
 }
 #undef SAPE2_REGISTER_PRODUCT
 
-#define SAPE2_REGISTER_ROW_PRODUCT_64(TYPE)                                                       \
-  asm volatile(                                                                                   \
-      "{.reg .pred p; setp.ne.b32 p, %37, 0;\n"                                                   \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                                 \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "   \
-      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, "  \
-      "%36, p, 1, 1, 0;}\n"                                                                       \
-      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), \
-        "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
-        "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), \
-        "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), \
-        "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]), \
-        "+f"(c[7][2]), "+f"(c[7][3])                                                              \
-      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b), "r"(add))
-/// c = (or +=) a · bᵀ, sixteen of k, 64 columns; a from registers.
-template <class T>
-__device__ void register_row_product(float (&c)[8][4], const FragmentA<T>& a, std::uint64_t b,
-                                     int add) {
-  if constexpr (std::is_same_v<T, Bf16>) {
-    SAPE2_REGISTER_ROW_PRODUCT_64("bf16");
-  } else {
-    SAPE2_REGISTER_ROW_PRODUCT_64("f16");
-  }
-}
-#undef SAPE2_REGISTER_ROW_PRODUCT_64
-
-#define SAPE2_REGISTER_ROW_PRODUCT_32(TYPE)                                                       \
-  asm volatile(                                                                                   \
-      "{.reg .pred p; setp.ne.b32 p, %21, 0;\n"                                                   \
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE                                 \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, " \
-      "%19}, %20, p, 1, 1, 0;}\n"                                                                 \
-      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), \
-        "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
-        "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3])                                \
-      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b), "r"(add))
-template <class T>
-__device__ void register_row_product(float (&c)[4][4], const FragmentA<T>& a, std::uint64_t b,
-                                     int add) {
-  if constexpr (std::is_same_v<T, Bf16>) {
-    SAPE2_REGISTER_ROW_PRODUCT_32("bf16");
-  } else {
-    SAPE2_REGISTER_ROW_PRODUCT_32("f16");
-  }
-}
-#undef SAPE2_REGISTER_ROW_PRODUCT_32
-
-/// The left side of row products, this warp's 16 of the tile's 64 rows: in registers where there
-/// are enough, which spares shared memory a third of the reading.
-template <class T, bool InRegisters>
-struct ProductRows {
-  Tile<T> tile;
-  FragmentA<T> rows[InRegisters ? 4 : 1];
-
-  /// Once the tile is there.
-  __device__ void load() {
-    if constexpr (InRegisters) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) rows[k] = load_a(tile, threadIdx.x / 32 * 16, 16 * k);
-    }
-  }
-  /// Starts c = rows · bᵀ, or c += that.
-  template <bool Add = false, int Pieces>
-  __device__ void start(float (&c)[Pieces][4], const Tile<T>& b) const {
-    const std::uint64_t from = descriptor(b, 0, 0);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if constexpr (InRegisters) {
-        register_row_product<T>(c, rows[k], from + 2 * k, Add || k > 0);
-      } else {
-        shared_product<T>(c, descriptor(tile, 0, 0) + 2 * k, from + 2 * k, Add || k > 0);
-      }
-    }
-  }
-};
-
-/// Starts c = a · bᵀ over `Steps` sixteens of k, or c += that; all of one panel of 64 columns, by
-/// descriptors.
-template <class T, int Steps = 4, bool Add = false, int Pieces>
+/// Starts c = a · bᵀ over `Steps` sixteens of k; all of one panel of 64 columns, by descriptors.
+template <class T, int Steps = 4, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], std::uint64_t a, std::uint64_t b) {
 #pragma unroll
-  for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, Add || k > 0);
+  for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, k > 0);
 }
-template <int Steps = 4, bool Add = false, class T, int Pieces>
+template <int Steps = 4, class T, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
-  start_row_product<T, Steps, Add>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
+  start_row_product<T, Steps>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
-/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b; `First`, `Last`:
-/// of them just those from one to before the other.
-template <class T, int First, int Last, int KPieces>
-__device__ void start_column_products(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
-                                      std::uint64_t b) {
-#pragma unroll
-  for (int k = First; k < Last; ++k) register_product<T>(c, a[k], b + 128 * k);
-}
+/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b.
 template <class T, int KPieces>
 __device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
                                      std::uint64_t b) {
-  start_column_products<T, 0, KPieces>(c, a, b);
+#pragma unroll
+  for (int k = 0; k < KPieces; ++k) register_product<T>(c, a[k], b + 128 * k);
 }
 template <class T, int KPieces>
 __device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
