@@ -172,6 +172,37 @@ TEST_P(CudaAttention, GridsOfManyTilesWithPrefixTokens) {
     }
 }
 
+/// Rows of the grid next to where their tiles change: padded to eights, two or one to a tile, cut
+/// in two; the last tile whole, or reaching below the grid. Gains of 1 take one product, others
+/// two.
+TEST_P(CudaAttention, DirectGridsOfEveryWidth) {
+  Random random(13);
+  int round = 0;
+  for (const auto [rows, cols] : {std::array{5, 17},
+                                  {6, 24},
+                                  {13, 31},
+                                  {8, 32},
+                                  {9, 32},
+                                  {4, 33},
+                                  {7, 48},
+                                  {3, 64},
+                                  {65, 17},
+                                  {2, 65}})
+    for (const std::int64_t prefix : {0, 1, 5}) {
+      Problem p;
+      p.shape = {round % 2 + 1, 2, rows, cols, prefix, round % 4 == 3 ? 32 : 64};
+      p.form = Form::direct;
+      p.source = std::array{Source::k, Source::q, Source::qk}[round % 3];
+      p.span = Span::between;
+      p.has_tables = round % 4 != 1;
+      p.inside = round % 5 == 0;
+      p.positions = default_positions(p);
+      p = filled(p, random);
+      if (round % 2 == 0) p.gain.assign(2, 1);
+      expect_right(p, GetParam(), round++ % 3 == 0);
+    }
+}
+
 TEST_P(CudaAttention, RandomShapesAndSettings) {
   Random random(2);
   for (int round = 0; round < 60; ++round) {
