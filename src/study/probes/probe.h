@@ -10,7 +10,7 @@ namespace sape2::study {
 inline constexpr int64_t kProbeBatch = 50;
 
 /// A bias smaller than this is the rounding of an encoding that has none.
-inline constexpr double kLeastBias = 1e-4;
+inline constexpr double kLeastBias = 1e-3;
 
 /// One file a probe.
 ProbeResult probe_sizes(nn::ViT& model, const ProbeOptions& options);
