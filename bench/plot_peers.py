@@ -79,8 +79,10 @@ def draw_panel(out, left, title, lines, bounds):
 
     names, colour = list(lines), colours(lines)
     ends = [place(*lines[name][0][-1][:2]) for name in names]
-    heights = spread([y for _, y in ends], 15, TOP, TOP + PANEL_HEIGHT)
-    for name, (end_x, end_y), height in zip(names, ends, heights):
+    # A line that ends early is named above its end.
+    early = [x < left + PANEL_WIDTH - 20 for x, _ in ends]
+    heights = spread([y - 90 if soon else y for (_, y), soon in zip(ends, early)], 15, TOP, TOP + PANEL_HEIGHT)
+    for name, (end_x, end_y), height, soon in zip(names, ends, heights, early):
         points, partial = lines[name]
         ours = name.startswith("ours, sape2")
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point[:2]) for point in points))
@@ -90,8 +92,9 @@ def draw_panel(out, left, title, lines, bounds):
             x, y = place(tokens, time)
             fill = "none" if hollow else colour[name]
             out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{4 if ours else 3}" fill="{fill}" stroke="{colour[name]}"/>')
-        text_x = left + PANEL_WIDTH + 16
-        out.append(f'<line x1="{end_x + 5:.1f}" y1="{end_y:.1f}" x2="{text_x - 4}" y2="{height:.1f}" stroke="{colour[name]}" stroke-width="0.8"/>')
+        text_x = left + 8 if soon else left + PANEL_WIDTH + 16
+        begin, end = ((end_x, end_y - 5), (end_x, height + 8)) if soon else ((end_x + 5, end_y), (text_x - 4, height))
+        out.append(f'<line x1="{begin[0]:.1f}" y1="{begin[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" stroke="{colour[name]}" stroke-width="0.8"/>')
         weight = ' font-weight="bold"' if ours else ""
         suffix = ", forward only" if partial else ""
         out.append(f'<text x="{text_x}" y="{height + 4:.1f}" style="fill:{colour[name]}"{weight}>{escape(name + suffix)}</text>')
