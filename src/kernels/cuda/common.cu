@@ -1,5 +1,6 @@
 #include "kernels/cuda/common.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/stage_one_usual.h"
 #include "kernels/cuda/tile.cuh"
 
 #include <algorithm>
@@ -147,7 +148,7 @@ AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool
   // Few blocks, since each has partial sums of its own, but enough for a large device; no more than
   // it runs at once (three or two a multiprocessor, by the lines' length), since a few left over
   // would take as long as all.
-  const std::int64_t blocks = std::max(g.rows, g.cols) <= 32 ? 396 : 264;
+  const std::int64_t blocks = std::max(g.rows, g.cols) <= 32 || usual_sizes(g) ? 396 : 264;
   const std::int64_t in_head =
       std::max<std::int64_t>(1, blocks / std::max<std::int64_t>(1, g.batch_heads));
   axis.chunk = static_cast<int>((axis.groups + in_head - 1) / in_head);

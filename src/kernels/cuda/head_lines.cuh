@@ -55,9 +55,7 @@ struct TablePlace {
 };
 
 __device__ inline float gate_of(float x) {
-  float gate;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(gate) : "f"(1.0F + power_of_2(-kLog2E * x)));
-  return gate;
+  return approximate_reciprocal(1.0F + power_of_2(-kLog2E * x));
 }
 
 /// A head's tables of all sets, rounded, below each other.

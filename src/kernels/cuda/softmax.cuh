@@ -13,6 +13,12 @@ __device__ inline float power_of_2(float x) {
   return y;
 }
 
+__device__ inline float approximate_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// e^(logit − maximum), given maximum · log2(e). Forward and backward use this one expression, so
 /// that its rounding cancels.
 __device__ inline float relative_weight(float logit, float scaled_maximum) {

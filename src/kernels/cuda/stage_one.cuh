@@ -330,6 +330,17 @@ struct TableTile {
   }
 };
 
+/// Prefix tokens and padding have zero vectors; the block of a head's first group writes them.
+template <class Number>
+__device__ void clear_unused(const Geometry& g, Number* vectors, int width) {
+  const int unused = g.prefix + g.padded_tokens - g.tokens;
+  for (int i = threadIdx.x; i < width * unused; i += blockDim.x) {
+    const int place = i / width;
+    const int token = place < g.prefix ? place : g.tokens + place - g.prefix;
+    vectors[std::int64_t(token) * width + i % width] = narrow<Number>(0.0F);
+  }
+}
+
 /// Row pitches of the float32 scratch, odd so that neighbouring rows fall into different banks.
 __host__ __device__ inline int line_pitch(const AxisLines& axis) {
   return axis.length | 1;

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/stage_one.cuh"
+#include "kernels/cuda/stage_one_usual.h"
 
 /// Stage 1 backward, one axis a launch: a block takes some groups of lines of one head, recomputes
 /// gates, positions and table values, and turns the vectors' gradients into those of q, k, tables
@@ -387,6 +388,8 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
 
 template <class T>
 void stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
+  if constexpr (!kIsWide<T>)
+    if (usual_stage_one_backward<T>(p, stream)) return;
   const auto& axes = p.stage.axes;
   dispatch_stage_one_head(p.stage.geometry.head_size, [&](auto size) {
     dispatch_line_pieces(axes, [&](auto pieces) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/stage_one.cuh"
+#include "kernels/cuda/stage_one_usual.h"
 
 /// Stage 1 forward: a block takes some groups of lines of one axis of one head.
 namespace sape2::kernels::cuda {
@@ -10,17 +11,6 @@ int stage_one_forward_bytes(const AxisLines& axis) {
   return kSharedAlignment + 2 * Tile<T>::bytes(axis.group_rows, HeadSize) +
          TableTile<T, HeadSize>::bytes(axis) + kRowTile * table_pitch(axis) * 4 +
          axis.group_rows * 4;
-}
-
-/// Prefix tokens and padding have zero vectors; the block of a head's first group writes them.
-template <class Number>
-__device__ void clear_unused(const Geometry& g, Number* vectors, int width) {
-  const int unused = g.prefix + g.padded_tokens - g.tokens;
-  for (int i = threadIdx.x; i < width * unused; i += kThreads) {
-    const int place = i / width;
-    const int token = place < g.prefix ? place : g.tokens + place - g.prefix;
-    vectors[std::int64_t(token) * width + i % width] = narrow<Number>(0.0F);
-  }
 }
 
 /// One of this lane's two rows of vectors to memory, or added to what is there.
@@ -144,6 +134,8 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
 
 template <class T>
 void stage_one_forward(const StageOneForward& p, cudaStream_t stream) {
+  if constexpr (!kIsWide<T>)
+    if (usual_stage_one_forward<T>(p, stream)) return;
   const auto& axes = p.stage.axes;
   const std::int64_t blocks = p.stage.geometry.batch_heads * (axes[0].chunks + axes[1].chunks);
   dispatch_stage_one_head(p.stage.geometry.head_size, [&](auto size) {

@@ -282,40 +282,76 @@ TEST_P(CudaAttention, UsualSquareGrids) {
       }
 }
 
+/// Heads of 64 in tiles, for whose lines of up to 64 patches 16-bit kernels know most sizes: next
+/// to what they are padded to, both spans in both forms, prefix tokens, views of a packed tensor,
+/// tables that are longer, and tables that clamp.
+TEST_P(CudaAttention, LongLinesAtTheirEdges) {
+  Random random(13);
+  int round = 0;
+  for (const auto [rows, cols, prefix] : {std::array{6, 17, 0},
+                                          {5, 31, 1},
+                                          {4, 32, 0},
+                                          {4, 33, 3},
+                                          {33, 8, 0},
+                                          {48, 6, 1},
+                                          {3, 63, 2},
+                                          {64, 5, 0},
+                                          {18, 20, 1}})
+    for (const auto form : {Form::direct, Form::distance})
+      for (const auto span : {Span::suffix, Span::between}) {
+        Problem p;
+        p.shape = {round % 3 == 0 ? 2 : 1, 2, rows, cols, prefix, 64};
+        p.form = form;
+        p.span = span;
+        p.source = round % 2 ? Source::q : Source::k;
+        p.inside = round % 3 == 0;
+        p.tables_per_head = round % 4 == 1;
+        p.positions = default_positions(p);
+        if (round % 5 == 2) p.positions += 4;
+        if (round % 7 == 6) p.positions = 9;
+        const bool packed = round % 3 == 1;
+        ++round;
+        expect_right(filled(p, random), GetParam(), packed);
+      }
+}
+
 TEST_P(CudaAttention, EqualPatchesHaveNoNoise) {
   Random random(3);
-  Problem p;
-  p.shape = {1, 2, 6, 7, 1, 32};
-  p.positions = default_positions(p);
-  p = filled(p, random);
-  const auto n = p.shape.tokens(), d = p.shape.head_size;
-  for (std::int64_t head = 0; head < 2; ++head)
-    for (std::int64_t token = 1; token < n; ++token)
-      for (std::int64_t c = 0; c < d; ++c) {
-        p.q[(head * n + token) * d + c] = p.q[(head * n + 1 + token % 2) * d + c];
-        p.k[(head * n + token) * d + c] = p.k[head * n * d + c];
-      }
-  expect_right(p, GetParam(), false);
+  for (const auto [rows, cols, head_size] : {std::array{6, 7, 32}, {18, 19, 64}}) {
+    Problem p;
+    p.shape = {1, 2, rows, cols, 1, head_size};
+    p.positions = default_positions(p);
+    p = filled(p, random);
+    const auto n = p.shape.tokens(), d = p.shape.head_size;
+    for (std::int64_t head = 0; head < 2; ++head)
+      for (std::int64_t token = 1; token < n; ++token)
+        for (std::int64_t c = 0; c < d; ++c) {
+          p.q[(head * n + token) * d + c] = p.q[(head * n + 1 + token % 2) * d + c];
+          p.k[(head * n + token) * d + c] = p.k[head * n * d + c];
+        }
+    expect_right(p, GetParam(), false);
+  }
 }
 
 TEST_P(CudaAttention, OpenGatesCountPatches) {
   Random random(4);
-  for (const auto form : {Form::distance, Form::direct}) {
-    Problem p;
-    p.shape = {2, 2, 5, 9, 0, 16};
-    p.form = form;
-    p.span = Span::between;
-    p.positions = default_positions(p);
-    p = filled(p, random);
-    p.gate_scale.assign(2, 0);
-    p.gate_offset.assign(2, INFINITY);
-    const auto problem = rounded_problem(p, GetParam());
-    const auto ours = run_on_gpu(problem, GetParam(), true);
-    const auto exact = solve(problem);
-    expect_near("out", ours.out, exact.out, tolerance(GetParam()));
-    expect_near("dtable", ours.dtables[0][0], exact.dtables[0][0], 3 * tolerance(GetParam()));
-    for (const double x : ours.dgate_offset) EXPECT_EQ(x, 0);
-  }
+  for (const auto [rows, cols, head_size] : {std::array{5, 9, 16}, {9, 20, 64}})
+    for (const auto form : {Form::distance, Form::direct}) {
+      Problem p;
+      p.shape = {2, 2, rows, cols, 0, head_size};
+      p.form = form;
+      p.span = Span::between;
+      p.positions = default_positions(p);
+      p = filled(p, random);
+      p.gate_scale.assign(2, 0);
+      p.gate_offset.assign(2, INFINITY);
+      const auto problem = rounded_problem(p, GetParam());
+      const auto ours = run_on_gpu(problem, GetParam(), true);
+      const auto exact = solve(problem);
+      expect_near("out", ours.out, exact.out, tolerance(GetParam()));
+      expect_near("dtable", ours.dtables[0][0], exact.dtables[0][0], 3 * tolerance(GetParam()));
+      for (const double x : ours.dgate_offset) EXPECT_EQ(x, 0);
+    }
 }
 
 TEST_P(CudaAttention, NoImagesAndManyHeads) {
@@ -334,16 +370,26 @@ TEST_P(CudaAttention, NoImagesAndManyHeads) {
 
 TEST_P(CudaAttention, NotANumberStaysInItsImage) {
   Random random(6);
-  Problem p;
-  p.shape = {2, 1, 7, 5, 1, 32};
-  p.positions = default_positions(p);
-  p = filled(p, random);
-  p.q[3 * 32] = NAN;
-  const auto problem = rounded_problem(p, GetParam());
-  const auto ours = run_on_gpu(problem, GetParam(), false);
-  const std::size_t image = p.shape.tokens() * p.shape.head_size;
-  EXPECT_TRUE(std::isnan(ours.out[3 * 32]));
-  for (std::size_t i = image; i < 2 * image; ++i) ASSERT_TRUE(std::isfinite(ours.out[i]));
+  for (const auto [rows, cols, head_size] : {std::array{7, 5, 32}, {9, 20, 64}, {3, 64, 64}})
+    for (const auto span : {Span::suffix, Span::between}) {
+      Problem p;
+      p.shape = {2, 1, rows, cols, 1, head_size};
+      p.span = span;
+      p.positions = default_positions(p);
+      p = filled(p, random);
+      p.q[3 * head_size] = NAN;
+      p.k[5 * head_size] = NAN;
+      const auto problem = rounded_problem(p, GetParam());
+      const auto ours = run_on_gpu(problem, GetParam(), false);
+      const std::size_t image = p.shape.tokens() * p.shape.head_size;
+      EXPECT_TRUE(std::isnan(ours.out[3 * head_size]));
+      EXPECT_TRUE(std::isnan(ours.dq[3 * head_size]));
+      for (std::size_t i = image; i < 2 * image; ++i) {
+        ASSERT_TRUE(std::isfinite(ours.out[i]));
+        ASSERT_TRUE(std::isfinite(ours.dq[i]));
+        ASSERT_TRUE(std::isfinite(ours.dk[i]));
+      }
+    }
 }
 
 std::string type_name(const testing::TestParamInfo<DType>& info) {

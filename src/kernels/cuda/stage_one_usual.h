@@ -1,0 +1,23 @@
+#pragma once
+
+#include "kernels/cuda/lines.h"
+
+/// Stage 1 for usual calls: 16-bit types, heads of 64, one set of vectors, tables that no position
+/// leaves, lines of up to 64 patches, rows aligned to 16 bytes.
+namespace sape2::kernels::cuda {
+
+inline constexpr int kUsualHead = 64;
+inline constexpr int kUsualLine = 64;
+
+/// Whether sizes alone allow it.
+inline bool usual_sizes(const Geometry& g) {
+  return g.head_size == kUsualHead && g.rows <= kUsualLine && g.cols <= kUsualLine;
+}
+
+/// False, and nothing done, where a call is not usual.
+template <class T>
+bool usual_stage_one_forward(const StageOneForward& p, cudaStream_t stream);
+template <class T>
+bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream);
+
+}  // namespace sape2::kernels::cuda

@@ -1,0 +1,250 @@
+#pragma once
+
+#include "kernels/cuda/stage_one_usual.cuh"
+
+/// The pieces of the way back through stage 1, where sizes are known to the compiler.
+namespace sape2::kernels::cuda {
+
+/// What a warp keeps in shared memory beside tokens and table: `work` has its table values, which
+/// give way to positions, then the vectors' gradients; both make room for the scores' gradients and
+/// a place where rows are put in order. `bins` has the table values' gradients, as matrix loads
+/// like them.
+template <class Lines>
+struct UsualWork {
+  static constexpr int kLinePitch = Lines::kLong + 4;        // numbers
+  static constexpr int kScorePitch = 2 * Lines::kLong + 16;  // bytes
+  static constexpr int kRowPitch = 2 * kUsualHead + 16;
+  static constexpr int kBinPitch = 2 * Lines::kWindow + 16;
+
+  static constexpr int kGradients = 16 * Lines::kValuePitch * 4;  // where they begin
+  static constexpr int kStaging = 16 * kScorePitch;
+  static constexpr int kBytes =
+      round_up(std::max(kGradients + 16 * kLinePitch * 2, kStaging + 16 * kRowPitch), 128);
+  static constexpr int kBinBytes = 16 * kBinPitch;
+
+  static_assert(Lines::kValuePitch >= kLinePitch);
+
+  /// Where a pair of numbers along a line is kept: the line's first half as it is, then the second
+  /// from the line's end on.
+  __device__ static bool turned(int piece) { return piece >= Lines::kPieces / 2; }
+  __device__ static int pair(int row, int piece, int t) {
+    return row * kLinePitch + (turned(piece)
+                                   ? Lines::kLong / 2 + Lines::kLong - 2 - piece * 8 - 2 * t
+                                   : piece * 8 + 2 * t);
+  }
+};
+
+/// The vectors' gradients of this lane's two rows as pairs of 16-bit numbers: read first, kept in
+/// shared memory when there is time to wait for them.
+template <class T, class Lines>
+struct UsualGradients {
+  using Work = UsualWork<Lines>;
+  std::uint32_t pairs[2][Lines::kPieces];
+
+  /// Zeros behind the line's end.
+  template <class Number>
+  __device__ void read(const Number* from, int half, int length) {
+    const Lane lane;
+#pragma unroll
+    for (int piece = 0; piece < Lines::kPieces; ++piece) {
+      const int place = piece * 8 + 2 * lane.t;
+      std::uint32_t pair = 0;
+      if (place < length) {
+        if constexpr (kIsWide<Number>) {
+          const float2 numbers = *reinterpret_cast<const float2*>(from + place);
+          pair = pack<T>(numbers.x, numbers.y);
+        } else {
+          pair = *reinterpret_cast<const std::uint32_t*>(from + place);
+        }
+      }
+      pairs[half][piece] = place + 1 < length ? pair : pair & 0xffffu;
+    }
+  }
+  __device__ void keep(unsigned char* work) const {
+    const Lane lane;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < Lines::kPieces; ++piece) {
+        const std::uint32_t pair = pairs[half][piece];
+        reinterpret_cast<std::uint32_t*>(
+            work + Work::kGradients)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2] =
+            Work::turned(piece) ? pair << 16 | pair >> 16 : pair;
+      }
+  }
+  /// d[e] of one piece, from there.
+  __device__ static void get(float (&d)[4], const unsigned char* work, int piece) {
+    const Lane lane;
+    const bool turned = Work::turned(piece);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 pair = unpack<T>(reinterpret_cast<const std::uint32_t*>(
+          work + Work::kGradients)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2]);
+      d[2 * half] = turned ? pair.y : pair.x;
+      d[2 * half + 1] = turned ? pair.x : pair.y;
+    }
+  }
+};
+
+/// Positions beside the gradients, in the same order.
+template <class Lines, int Pieces>
+__device__ void keep_positions(unsigned char* work, const float (&position)[Pieces][4]) {
+  using Work = UsualWork<Lines>;
+  const Lane lane;
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece) {
+      const bool turned = Work::turned(piece);
+      reinterpret_cast<float2*>(work)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2] =
+          make_float2(position[piece][2 * half + turned], position[piece][2 * half + !turned]);
+    }
+}
+
+/// Gradients of interpolation: those of 16 patches' vectors spread over their table values', which
+/// are zeros before. Two lanes a patch walk along the line, from both ends; a position lies at most
+/// one from the last, so a bin that is left gets no more, and the last two of either lane are
+/// settled one lane after the other.
+template <class T, class Lines>
+__device__ void spread_over_bins(const unsigned char* work, unsigned char* bins, int origin) {
+  using Work = UsualWork<Lines>;
+  constexpr int kHalf = Lines::kLong / 2;
+  const int row = threadIdx.x % 16, half = threadIdx.x / 16 % 2;
+  const bool falling = half == !Lines::kSuffix;  // positions along the walk
+  const int begin = row * Work::kLinePitch + half * kHalf;
+  const auto* const positions =
+      reinterpret_cast<const float4*>(reinterpret_cast<const float*>(work) + begin);
+  const auto* const gradients =
+      reinterpret_cast<const uint2*>(reinterpret_cast<const T*>(work + Work::kGradients) + begin);
+
+  const float sign = falling ? -1.0F : 1.0F;
+  const int step = falling ? -1 : 1;
+  const Floor start(sign * positions[0].x);
+  float base = -start.value;
+  T* at = reinterpret_cast<T*>(bins + row * Work::kBinPitch) +
+          min(max(step * start.bits + origin, int(falling)), Lines::kWindow - 2 + falling);
+  float sum = 0.0F, further = 0.0F;  // of this bin and the next, and the next one's share
+#pragma unroll
+  for (int i = 0; i < kHalf / 4; ++i) {
+    const float4 quad = positions[i];
+    const uint2 pairs = gradients[i];
+    const float2 d01 = unpack<T>(pairs.x), d23 = unpack<T>(pairs.y);
+    const float position[4] = {quad.x, quad.y, quad.z, quad.w};
+    const float d[4] = {d01.x, d01.y, d23.x, d23.y};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float weight = fmaf(position[j], sign, base);
+      const T left = narrow<T>(sum - further);
+      if (weight >= 1.0F) {
+        *at = left;
+        at += step;
+        sum = further;
+        further = 0.0F;
+        base -= 1.0F;
+        weight -= 1.0F;
+      }
+      further = fmaf(weight, d[j], further);
+      sum += d[j];
+    }
+  }
+  const auto settle = [&] {
+    at[0] = narrow<T>(widen(at[0]) + (sum - further));
+    at[step] = narrow<T>(widen(at[step]) + further);
+  };
+  __syncwarp();
+  if (!falling) settle();
+  __syncwarp();
+  if (falling) settle();
+  __syncwarp();
+}
+
+/// From the positions' gradients to the gates', in place; Span::between has one too at the patch
+/// itself, which means nothing.
+template <class Lines, int Pieces>
+__device__ void gate_gradients(float (&d)[Pieces][4], int own) {
+  if constexpr (Lines::kSuffix) {
+    sum_along<true, false>(d, [&](int piece, const float(&sums)[4]) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) d[piece][e] = sums[e];
+    });
+  } else {
+    // To the patch's right everything from there on is all less what comes before; to its left
+    // everything up to there, with a minus.
+    const Lane lane;
+    const std::uint32_t one = __float_as_int(1.0F);
+    float all[4] = {};
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece)
+      multiply_add_tf32(all, PieceAsA(d[piece]).high, one, one);
+    const int left = own + lane.g - 2 * lane.t;
+    sum_along<true, false>(d, [&](int piece, const float(&sums)[4]) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const bool right = piece * 8 + e % 2 - e / 2 * 8 > left;
+        d[piece][e] = (right ? all[e] + d[piece][e] : 0.0F) - sums[e];
+      }
+    });
+  }
+}
+
+/// Zeros at the patches' own places.
+template <int Pieces>
+__device__ void clear_own_place(float (&x)[Pieces][4], int own) {
+  const Lane lane;
+#pragma unroll
+  for (int tile = 0; tile < Pieces / 2; ++tile) {
+    const bool here = own == 16 * tile && lane.t == lane.g / 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd)
+        if (here && lane.g % 2 == odd) x[2 * tile + half][2 * half + odd] = 0.0F;
+  }
+}
+
+/// Where 16 rows of a tensor are, as they are read and written: every fourth by one lane, 16 bytes
+/// each.
+template <class T>
+struct UsualRows {
+  T* at;
+  int step;
+  int left;  // of the lane's rows 0, 4, 8, 12 those below this one exist
+  uint4 old[4];
+
+  __device__ UsualRows(const UsualTensor<T>& to, const AxisLines& axis, int line, int place) {
+    const int lane = threadIdx.x % 32;
+    at = to.data + (line * to.across + (place + lane / 8) * to.along + lane % 8 * 8);
+    step = 4 * to.along;
+    left = line < axis.lines ? axis.length - place - lane / 8 : 0;
+  }
+  __device__ void read() {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (4 * i < left) old[i] = *reinterpret_cast<const uint4*>(at + i * step);
+  }
+  /// Adds a result to what was read, by way of shared memory.
+  __device__ void add(const float (&c)[kUsualHead / 8][4], unsigned char* staging, int pitch) {
+    const Lane lane;
+    const int index = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < kUsualHead / 8; ++piece)
+        *reinterpret_cast<std::uint32_t*>(staging + (lane.g + 8 * half) * pitch + piece * 16 +
+                                          lane.t * 4) =
+            pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint4 x =
+          *reinterpret_cast<const uint4*>(staging + (index / 8 + 4 * i) * pitch + index % 8 * 16);
+      if (4 * i < left)
+        *reinterpret_cast<uint4*>(at + i * step) =
+            make_uint4(add_pairs<T>(old[i].x, x.x), add_pairs<T>(old[i].y, x.y),
+                       add_pairs<T>(old[i].z, x.z), add_pairs<T>(old[i].w, x.w));
+    }
+    __syncwarp();
+  }
+};
+
+}  // namespace sape2::kernels::cuda
