@@ -100,7 +100,9 @@ def out_of_bounds(problem, ours=None):
     """The results of a problem that break the twofold rule: an error against float64 of more than
     twice that of the plain formula in the same type. A formula that is exact to a thousandth (in
     float32 a tenth of that) is not held against us, nor is rounding where gradients cancel; and of
-    a few numbers, one for each head, the formula's error may be small by luck."""
+    a few numbers, one for each head, the formula's error may be small by luck. On the GPU
+    such sums over all pairs may be eight times as far off in float32, whose products there are three
+    of tf32 and keep 22 bits of 24."""
     ours = ours or problem.solve()
     truth = problem.solve(plain_formula.sape2_attention, torch.float64)
     dtype = problem.leaves["q"].dtype
@@ -109,7 +111,8 @@ def out_of_bounds(problem, ours=None):
     terms = small * truth["dv"].norm().item()
     broken = {}
     for name, exact in truth.items():
-        factor = 2 if exact.dim() > 1 else 4
+        per_head = 8 if dtype == torch.float32 and DEVICE == "cuda" else 4
+        factor = 2 if exact.dim() > 1 else per_head
         allowed = factor * max(_error(yardstick[name], exact), small * exact.norm().item(), terms)
         if not _error(ours[name], exact) <= allowed:
             broken[name] = f"error {_error(ours[name], exact):.2e}, allowed {allowed:.2e}"
