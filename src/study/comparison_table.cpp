@@ -53,7 +53,7 @@ std::string published(const std::optional<double>& figure) {
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
   for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), ",");
+    digits.insert(static_cast<std::size_t>(i), 1, ',');
   }
   return digits;
 }
@@ -140,7 +140,7 @@ std::string markdown_report(const Comparison& comparison) {
     std::string text = "|";
     for (std::string cell : cells) {
       for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) {
-        cell.insert(at, "\\");
+        cell.insert(at, 1, '\\');
       }
       text += " " + cell + " |";
     }
