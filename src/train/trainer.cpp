@@ -14,6 +14,7 @@
 #include "train/append_file.h"
 #include "train/background_job.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_pace.h"
 #include "train/curves.h"
 #include "train/event_file.h"
 #include "train/initial_weights.h"
@@ -102,7 +103,6 @@ struct Trainer::State {
   void end_epoch();
   void keep_model(const EpochRecord& record);
   void save_last();
-  bool epoch_checkpoint_pays() const;
   void save_checkpoint();
   double total_seconds() const { return seconds_before + seconds_since(session_start); }
   int64_t epoch_of(int64_t step) const { return (step - 1) / source.steps_per_epoch() + 1; }
@@ -130,8 +130,8 @@ struct Trainer::State {
 
   std::vector<Pending> pending;
   double last_norm = 0, last_rate = 0;
-  Clock::time_point session_start, interval_start, last_checkpoint;
-  double last_checkpoint_cost = 0, checkpoint_costs = 0;  // seconds that training waited
+  Clock::time_point session_start, interval_start;
+  CheckpointPace pace{Clock::now()};
   double seconds_before = 0;
   int64_t session_first_step = 0;
   int64_t interval_first_step = 0;
@@ -190,7 +190,8 @@ void Trainer::State::saving(const Write& write) const {
 }
 
 RunSummary Trainer::State::run(const StopRequested& stop) {
-  session_start = interval_start = last_checkpoint = Clock::now();
+  session_start = interval_start = Clock::now();
+  pace = CheckpointPace(session_start);
   seconds_before = progress.seconds;
   session_first_step = interval_first_step = progress.step;
   saving([&] {
@@ -208,7 +209,7 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
     if (epoch_ends) end_epoch();
     if (stopped) save_last();
     const bool ends = stopped || progress.step == schedule.steps();
-    if (ends || checkpoint_due || (epoch_ends && epoch_checkpoint_pays())) save_checkpoint();
+    if (ends || checkpoint_due || (epoch_ends && pace.pays(Clock::now()))) save_checkpoint();
   }
   saving([&] { saver.finish(); });
   RunSummary summary{.finished = !stopped,
@@ -217,7 +218,7 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
                      .best_top1 = progress.best_top1,
                      .last = std::nullopt,
                      .seconds = total_seconds(),
-                     .checkpoint_share = checkpoint_costs / seconds_since(session_start)};
+                     .checkpoint_share = pace.seconds() / seconds_since(session_start)};
   if (!history.epochs.empty()) summary.last = history.epochs.back();
   return summary;
 }
@@ -352,12 +353,6 @@ void Trainer::State::save_last() {
   saving([&] { io::save_model(folder.last(), *keepsake, options); });
 }
 
-// Where epochs are short, a checkpoint after each would cost more than what it could save: at most
-// one part in a hundred of the time goes to them.
-bool Trainer::State::epoch_checkpoint_pays() const {
-  return seconds_since(last_checkpoint) >= 100 * last_checkpoint_cost;
-}
-
 // Written beside the training, which goes on with the next step.
 void Trainer::State::save_checkpoint() {
   settle();
@@ -372,9 +367,7 @@ void Trainer::State::save_checkpoint() {
                   folder.curves());
     });
   });
-  last_checkpoint = Clock::now();
-  last_checkpoint_cost = seconds_since(begin);
-  checkpoint_costs += last_checkpoint_cost;
+  pace.saved(begin, Clock::now());
 }
 
 Trainer::Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test,
