@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int y_panels = Layout::y_panels(columns);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(panels_y + y_panels * kStreamTile);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
-  const KeyValueRings<T, Layout::kKStages, Layout::kVStages, StreamForward> keys{params, block,
-                                                                                 rings, arrived};
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward> keys{
+      params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < kRowTile)
     clear_shared(rings, Layout::kRingBytes);
@@ -124,23 +124,23 @@ __global__ void __launch_bounds__(kThreads, 3)
   ColumnMask<kPieces> mask;
   LazySoftmax softmax(p.scale * kLog2E);
   float out[8][4] = {};
-  StreamColumns::Place at{0, 0, true};
   float scores[kPieces][4], weights[kPieces][4];
   FragmentA<T> fragments[kPieces / 2];
   // Scores start from the bias, where there is one.
-  const auto prepare_scores = [&] {
+  const auto prepare_scores = [&](int tile) {
     hold(scores);
     if constexpr (kDirect) {
+      const auto at = columns.place(tile);
       if (at.in_grid && at.first_row == 0) direct.begin_part(p, block, row, at.part);
       direct.start(scores, at);
       hold(scores);
     }
   };
-  const auto weigh = [&] {
+  const auto weigh = [&](int tile) {
     hold(scores);
-    mask.apply(scores, columns, at, -INFINITY);
-    columns.advance(at);
+    if (!columns.whole) mask.apply(scores, columns, columns.place(tile), -INFINITY);
     softmax.weigh(weights, scores);
+    hold(weights);
   };
   const auto finish_weights = [&] {
     if (softmax.overflows()) {
@@ -154,19 +154,18 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
 
   wait_for_boxes(rows_arrived, 0);
-  prepare_scores();
+  prepare_scores(0);
   keys.await_k(0);
   begin_products();
   start_row_product<4, kDirect>(scores, queries, keys.k(0));
   end_products();
-  weigh();
+  weigh(0);
   finish_weights();
   __syncthreads();
-  if (threadIdx.x == 0) keys.load_k(Layout::kKStages);
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
   for (int tile = 1; tile < columns.tiles; ++tile) {
-    prepare_scores();
+    prepare_scores(tile);
     keys.await_k(tile);
     keys.await_v(tile - 1);
     hold(out);
@@ -175,17 +174,16 @@ __global__ void __launch_bounds__(kThreads, 3)
     commit_products();
     start_column_product<T>(out, fragments, keys.v(tile - 1));
     commit_products();
+    // Copies into what was free when the last tile was done, by threads that would only wait now.
+    if (threadIdx.x == 0) keys.load_k(tile - 1 + Layout::kKStages);
+    if (threadIdx.x == 32 && tile > 1) keys.load_v(tile - 2 + Layout::kVStages);
     wait_for_products<1>();
-    weigh();
+    weigh(tile);
     wait_for_products<0>();
     hold(out);
     keep(fragments);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      keys.load_k(tile + Layout::kKStages);
-      keys.load_v(tile - 1 + Layout::kVStages);
-    }
     finish_weights();
+    __syncthreads();
   }
   keys.await_v(columns.tiles - 1);
   hold(out);

@@ -32,27 +32,25 @@ struct InTwoParts {
   __device__ explicit InTwoParts(float value) : high(widen(narrow<T>(value))), low(value - high) {}
 };
 
-/// to = a · b + c; of c one number for each of the lane's rows.
+/// to = a · b + c over eight of k: rows g, g+8 of A at columns 2t, rows 2t of B.
 template <class T>
-__device__ void multiply_onto(float (&to)[4], const FragmentA<T>& a, const FragmentB<T>& b,
-                              float c_top, float c_bottom) {
+__device__ void multiply_onto(float (&to)[4], std::uint32_t a_top, std::uint32_t a_bottom,
+                              std::uint32_t b, const float (&c)[4]) {
   if constexpr (std::is_same_v<T, Bf16>) {
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%10,%10,%11,%11};"
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%8,%9,%10};"
         : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-        : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[0]), "r"(b.r[1]), "f"(c_top),
-          "f"(c_bottom));
+        : "r"(a_top), "r"(a_bottom), "r"(b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
   } else {
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%10,%10,%11,%11};"
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%8,%9,%10};"
         : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-        : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[0]), "r"(b.r[1]), "f"(c_top),
-          "f"(c_bottom));
+        : "r"(a_top), "r"(a_bottom), "r"(b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
   }
 }
-/// c += a · b over eight of k: rows g, g+8 of A at columns 2t, rows 2t of B.
+/// c += a · b over eight of k.
 template <class T>
 __device__ void multiply_add_eight(float (&c)[4], std::uint32_t a_top, std::uint32_t a_bottom,
                                    std::uint32_t b) {
@@ -109,19 +107,30 @@ struct RowsY {
     const int piece = grid_row / 8 % 8 ^ threadIdx.x % 32 / 4;
     return rows + grid_row / 64 * kStreamTile + piece * 16 + grid_row % 8 * 2;
   }
-  /// Of both rows, at one grid row or, where a tile has two, at both.
-  __device__ void read(float (&to)[2][2], int grid_row) const {
+  /// What a product of four numbers a lane starts from, `factor` times y: at one grid row or, where
+  /// a tile has two, at both.
+  __device__ void read(float (&to)[2][4], int grid_row, float factor) const {
     const unsigned char* const from = at(grid_row);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if constexpr (kRows == 2) {
         const float2 pair = unpack<T>(*reinterpret_cast<const std::uint32_t*>(from + half * 1024));
-        to[0][half] = pair.x;
-        to[1][half] = pair.y;
+        to[0][2 * half] = factor * pair.x;
+        to[1][2 * half] = factor * pair.y;
+        to[1][2 * half + 1] = copy_of(to[1][2 * half]);
       } else {
-        to[0][half] = widen(*reinterpret_cast<const T*>(from + half * 1024));
+        to[0][2 * half] = factor * widen(*reinterpret_cast<const T*>(from + half * 1024));
       }
+      to[0][2 * half + 1] = copy_of(to[0][2 * half]);
     }
+  }
+
+ private:
+  /// In a register of its own, so that four neighbours serve several products as they are.
+  __device__ static float copy_of(float x) {
+    float y;
+    asm volatile("mov.b32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
   }
 };
 
@@ -133,7 +142,8 @@ struct StreamDirect {
   static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
   const StreamColumns& columns;
   float ratio;
-  FragmentB<T> diagonal;  // the ratio's two parts, each on a diagonal
+  std::uint32_t high, low;  // the ratio's two parts, each on a diagonal
+  bool in_two_parts;
   RowsY<T, Wide> y;
   std::uint32_t x_address;  // of this lane's row, if x is in shared memory
   std::uint32_t along_x[InRegisters ? kStored : 1][2];
@@ -142,7 +152,9 @@ struct StreamDirect {
                           const unsigned char* panels_x)
       : columns(all), ratio(r), y(panels_y) {
     const InTwoParts<T> parts(ratio);
-    diagonal = {on_diagonal<T>(parts.high), on_diagonal<T>(parts.low)};
+    high = on_diagonal<T>(parts.high);
+    low = on_diagonal<T>(parts.low);
+    in_two_parts = parts.low != 0.0F;
     // Pieces of a row are exchanged by the row's number; piece 0, or 1 for the other lanes.
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
     x_address = shared_address(panels_x) + row * 128 + (lane / 16 ^ row % 8) * 16;
@@ -192,11 +204,11 @@ struct StreamDirect {
   /// The bias of one tile as scores; 0 for prefix tokens.
   __device__ void start(float (&c)[kPieces][4], const StreamColumns::Place& at) const {
     const float factor = at.in_grid ? ratio : 0.0F;
-    const FragmentB<T> by{at.in_grid ? diagonal.r[0] : 0, at.in_grid ? diagonal.r[1] : 0};
+    const std::uint32_t by = at.in_grid ? high : 0;
     const int part = at.in_grid ? at.part : 0;
     PieceWalk<Wide> walk(columns);
-    float along_y[2][2];
-    y.read(along_y, at.first_row);
+    float along_y[2][4];
+    y.read(along_y, at.first_row, factor);
 #pragma unroll
     for (int piece = 0; piece < kPieces; piece += 2) {
       auto behind = walk;
@@ -206,11 +218,24 @@ struct StreamDirect {
 #pragma unroll
       for (int i = 0; i < 2; ++i, walk.next()) {
         if (Wide == 0 && walk.across == 0)
-          y.read(along_y, min(at.first_row + walk.row, columns.down - 1));
+          y.read(along_y, min(at.first_row + walk.row, columns.down - 1), factor);
         const int grid_row = RowsY<T, Wide>::kRows == 2 ? walk.row % 2 : 0;
-        multiply_onto<T>(c[piece + i], {x[i][0], x[i][1], x[i][0], x[i][1]}, by,
-                         factor * along_y[grid_row][0], factor * along_y[grid_row][1]);
+        multiply_onto<T>(c[piece + i], x[i][0], x[i][1], by, along_y[grid_row]);
       }
+    }
+    if (in_two_parts && at.in_grid) add_low_part(c, part);
+  }
+  __device__ void add_low_part(float (&c)[kPieces][4], int part) const {
+    PieceWalk<Wide> walk(columns);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; piece += 2) {
+      auto behind = walk;
+      behind.next();
+      std::uint32_t x[2][2];
+      pieces_x(x, part, piece, walk.across, behind.across);
+#pragma unroll
+      for (int i = 0; i < 2; ++i, walk.next())
+        multiply_add_eight<T>(c[piece + i], x[i][0], x[i][1], low);
     }
   }
 };

@@ -30,9 +30,9 @@ struct StreamKeysLayout {
 template <class T>
 struct KeysBias {
   std::uint32_t x_address, y_address;  // of this lane's row in the first tile
-  // Of A: the ratio where a key takes from, by its two parts.
+  // Of A: the ratio where a key takes from, its high part and what that lacks.
   FragmentA<T> x[2];  // the first eight keys' place and the second's
-  FragmentA<T> y;     // both parts side by side
+  std::uint32_t y[2][2];
   bool in_two_parts;
 
   __device__ KeysBias(float ratio, const StreamColumns& keys, const StreamColumns::Place& own,
@@ -53,7 +53,7 @@ struct KeysBias {
         const float value = part == 0 ? parts.high : parts.low;
         x[part].r[half] = x[part].r[2 + half] = 0;
         x[part].r[3 * half] = patches ? on_diagonal<T>(value) : 0;
-        y.r[2 * part + half] =
+        y[part][half] =
             pack<T>(down == 2 * lane.t ? value : 0.0F, down == 2 * lane.t + 1 ? value : 0.0F);
       }
     }
@@ -65,24 +65,32 @@ struct KeysBias {
     y_address = shared_address(tile_y) + number * 16;
   }
   __device__ void start(float (&c)[8][4], int offset) const {
+    add<true>(c, offset, x[0], y[0]);
+    if (in_two_parts) add<false>(c, offset, x[1], y[1]);
+  }
+  template <bool First>
+  __device__ void add(float (&c)[8][4], int offset, const FragmentA<T>& by_x,
+                      const std::uint32_t (&by_y)[2]) const {
+    constexpr float kNothing[4] = {};
 #pragma unroll
     for (int four = 0; four < 2; ++four) {
       std::uint32_t queries[4];
       load_pieces(queries, y_address + offset + four * 32 * 16);
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        multiply_onto<T>(c[4 * four + i], y, {queries[i], queries[i]}, 0.0F, 0.0F);
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (First) {
+          multiply_onto<T>(c[4 * four + i], by_y[0], by_y[1], queries[i], kNothing);
+        } else {
+          multiply_add_eight<T>(c[4 * four + i], by_y[0], by_y[1], queries[i]);
+        }
+      }
     }
-    add_x(c, offset, x[0]);
-    if (in_two_parts) add_x(c, offset, x[1]);
-  }
-  __device__ void add_x(float (&c)[8][4], int offset, const FragmentA<T>& from) const {
 #pragma unroll
     for (int piece = 0; piece < 8; piece += 2) {
       std::uint32_t queries[4];
       load_pieces(queries, x_address + offset + piece * 1024);
-      multiply_add<T>(c[piece], from, {queries[0], queries[1]});
-      multiply_add<T>(c[piece + 1], from, {queries[2], queries[3]});
+      multiply_add<T>(c[piece], by_x, {queries[0], queries[1]});
+      multiply_add<T>(c[piece + 1], by_x, {queries[2], queries[3]});
     }
   }
 };
@@ -118,23 +126,27 @@ __global__ void __launch_bounds__(kThreads, 3)
   StreamColumns::Place own{};
   if constexpr (kDirect) own = keys.place(block.row_tile);
   const int first_row = block.row_tile * kRowTile;
-  const auto load_tile = [&](int tile) {
+  // Each warp starts a share of a tile's copies.
+  const auto load_tile = [&](int tile, int share) {
     const int stage = tile % Layout::kStages, first = tile * kColumns;
     unsigned char* const to = stages + stage * Layout::kStageBytes;
     CopyBarrier* const barrier = arrived + stage;
-    expect_bytes(barrier, Layout::kCopied);
-    copy_box(to, params.q_columns, block.tokens(first), barrier);
-    copy_box(to + Layout::kTileBytes, params.dout_columns, block.tokens(first), barrier);
-    if constexpr (kDirect) {
-      const int part = own.in_grid ? own.part : 0;
-      copy_box(to + Layout::kX, params.x_columns, block.vectors(first, part * keys.part_width),
-               barrier);
-      copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.first_row / 8 * 8),
-               barrier);
+    if (share == 0) {
+      expect_bytes(barrier, Layout::kCopied);
+      copy_box(to, params.q_columns, block.tokens(first), barrier);
+    } else if (share == 1) {
+      copy_box(to + Layout::kTileBytes, params.dout_columns, block.tokens(first), barrier);
+    } else if (share == 2) {
+      copy_bytes(to + Layout::kNotes,
+                 params.base.delta + 2 * (block.batch_head * g.padded_tokens + first),
+                 Layout::kNoteBytes, barrier);
+      if constexpr (kDirect)
+        copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.first_row / 8 * 8),
+                 barrier);
+    } else if constexpr (kDirect) {
+      copy_box(to + Layout::kX, params.x_columns,
+               block.vectors(first, own.in_grid ? own.part * keys.part_width : 0), barrier);
     }
-    copy_bytes(to + Layout::kNotes,
-               params.base.delta + 2 * (block.batch_head * g.padded_tokens + first),
-               Layout::kNoteBytes, barrier);
   };
   if (kDirect && keys.part_width * keys.rows_per_tile < kRowTile)
     clear_shared(rows, Layout::kRowBytes);
@@ -153,7 +165,8 @@ __global__ void __launch_bounds__(kThreads, 3)
       copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
       copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
     }
-    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_tile(tile);
+    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile)
+      for (int share = 0; share < kWarps; ++share) load_tile(tile, share);
   }
 
   const float scale = p.scale * kLog2E;
@@ -183,14 +196,16 @@ __global__ void __launch_bounds__(kThreads, 3)
       for (int e = 0; e < 4; ++e)
         weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, e % 2 ? -pair.z : -pair.x));
     }
+    hold(weight);
   };
   // The second half of a tile: its gradients, which had to wait for the registers of the last
   // tile's fragments. Weights and their gradients become fragments together, so that few numbers
   // wait at once.
-  const auto make_fragments = [&](int stage) {
+  const auto make_fragments = [&](int stage, int tile_to_load) {
     begin_products();
     start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
+    if (lane.g == 0 && lane.t == 0 && tile_to_load < tiles) load_tile(tile_to_load, warp);
     weigh(stage, kPieces / 2);
     wait_for_products<0>();
     hold(gradient);
@@ -215,7 +230,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   end_products();
   hold(weight);
   weigh(0, 0);
-  make_fragments(0);
+  make_fragments(0, tiles);
   for (int tile = 1; tile < tiles; ++tile) {
     const int stage = tile % Layout::kStages, before = (tile - 1) % Layout::kStages;
     prepare_scores(tile);
@@ -236,9 +251,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     keep(fragments);
     keep(dfragments);
     __syncthreads();
-    if (threadIdx.x == 0 && tile - 1 + Layout::kStages < tiles)
-      load_tile(tile - 1 + Layout::kStages);
-    make_fragments(stage);
+    make_fragments(stage, tile - 1 + Layout::kStages);
   }
   hold(dv);
   hold(dk);

@@ -12,7 +12,7 @@ namespace sape2::kernels::cuda {
 template <BiasForm Form>
 struct StreamQueriesLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
-  static constexpr int kKStages = kDirect ? 2 : 4, kVStages = 2;
+  static constexpr int kKStages = 3, kVStages = 2;
   static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
   static constexpr int kScratch = kRowTile * 4;
@@ -42,10 +42,16 @@ struct StreamDirectGradient {
   std::uint32_t one;   // 1 on a diagonal
   float sum_x[kStored][4];
   float with_bias = 0.0F;
+  T* dy;  // of this lane's first row
 
   __device__ StreamDirectGradient(const BackwardParams& params, const StreamColumns& all,
                                   std::int64_t row, float f)
-      : p(params), columns(all), token(row), factor(f), one(on_diagonal<T>(1.0F)) {
+      : p(params),
+        columns(all),
+        token(row),
+        factor(f),
+        one(on_diagonal<T>(1.0F)),
+        dy(static_cast<T*>(params.dy) + row * params.forward.vectors.width_y) {
     clear_x();
   }
   __device__ void clear_x() {
@@ -78,7 +84,8 @@ struct StreamDirectGradient {
     const int first = at.first_row + 2 * lane.t;
     if (2 * lane.t < here && first < columns.down) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) add_y(sum_y + 2 * half, y, half, at.part, first, here);
+      for (int half = 0; half < 2; ++half)
+        add_y(sum_y[2 * half], sum_y[2 * half + 1], y, half, at.part, first, here);
     }
     __syncwarp();
   }
@@ -111,16 +118,22 @@ struct StreamDirectGradient {
   }
 
  private:
-  /// Two neighbouring grid rows of one of the lane's rows; the second may not be there.
-  __device__ void add_y(const float* sums, const RowsY<T, Wide>& y, int half, int part, int first,
-                        int here) {
-    T* const to = static_cast<T*>(p.dy) + (token + 8 * half) * p.forward.vectors.width_y + first;
-    const T* const own = reinterpret_cast<const T*>(y.at(first) + half * 1024);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (i == 1 && (here == 1 || first + 1 >= columns.down)) break;
-      if (p.dgain != nullptr) with_bias = fmaf(sums[i], widen(own[i]), with_bias);
-      to[i] = narrow<T>(fmaf(factor, sums[i], part == 0 ? 0.0F : widen(to[i])));
+  /// Two neighbouring grid rows of one of the lane's rows. There may be no second one; its gradient
+  /// is then 0, and its place among the padding.
+  __device__ void add_y(float sum, float next, const RowsY<T, Wide>& y, int half, int part,
+                        int first, int here) {
+    T* const to = dy + half * 8 * p.forward.vectors.width_y + first;
+    if (p.dgain != nullptr) {
+      const T* const own = reinterpret_cast<const T*>(y.at(first) + half * 1024);
+      with_bias = fmaf(sum, widen(own[0]), with_bias);
+      if (here > 1 && first + 1 < columns.down) with_bias = fmaf(next, widen(own[1]), with_bias);
+    }
+    if (here > 1) {
+      auto& pair = *reinterpret_cast<std::uint32_t*>(to);
+      const float2 before = part == 0 ? make_float2(0.0F, 0.0F) : unpack<T>(pair);
+      pair = pack<T>(fmaf(factor, sum, before.x), fmaf(factor, next, before.y));
+    } else {
+      *to = narrow<T>(fmaf(factor, sum, part == 0 ? 0.0F : widen(*to)));
     }
   }
 };
@@ -151,8 +164,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
-  const KeyValueRings<T, Layout::kKStages, Layout::kVStages, StreamBackward> keys{params, block,
-                                                                                  rings, arrived};
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamBackward> keys{
+      params, block, rings, arrived};
   if (columns.part_width * columns.rows_per_tile < kRowTile)
     clear_shared(rings, Layout::kRingBytes);
   if (threadIdx.x == 0)
@@ -218,7 +231,8 @@ __global__ void __launch_bounds__(kThreads, 3)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, -shift[e / 2]));
-    mask.apply(weight, columns, at, 0.0F);
+    if (!columns.whole) mask.apply(weight, columns, at, 0.0F);
+    hold(weight);
   };
   const auto make_fragments = [&] {
     hold(gradient);
@@ -233,11 +247,12 @@ __global__ void __launch_bounds__(kThreads, 3)
       fragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
     }
   };
-  const auto add_vectors = [&](const StreamColumns::Place& done, bool last) {
+  // Before further products are started, which these would have to wait for.
+  const auto add_vectors = [&] {
     if constexpr (kDirect)
-      if (done.in_grid) {
-        direct_gradient.add(fragments, direct.y, done);
-        if (last || at.part != done.part || !at.in_grid) direct_gradient.end_part(done.part);
+      if (at.in_grid) {
+        direct_gradient.add(fragments, direct.y, at);
+        if (at.first_row + columns.rows_per_tile >= columns.down) direct_gradient.end_part(at.part);
       }
   };
 
@@ -253,10 +268,9 @@ __global__ void __launch_bounds__(kThreads, 3)
   wait_for_products<0>();
   make_fragments();
   __syncthreads();
-  if (threadIdx.x == 0) keys.load_v(Layout::kVStages);
   for (int tile = 1; tile < columns.tiles; ++tile) {
-    const auto done = at;
-    columns.advance(at);
+    add_vectors();
+    at = columns.place(tile);
     prepare_scores(tile);
     hold(dq);
     begin_products();
@@ -265,23 +279,21 @@ __global__ void __launch_bounds__(kThreads, 3)
     start_column_product<T>(dq, fragments, keys.k(tile - 1));
     start_row_product(gradient, douts, keys.v(tile));
     commit_products();
-    add_vectors(done, false);
+    // Copies into what was free when the last tile was done, by threads that would only wait now.
+    if (threadIdx.x == 0 && tile > 1) keys.load_k(tile - 2 + Layout::kKStages);
+    if (threadIdx.x == 32) keys.load_v(tile - 1 + Layout::kVStages);
     wait_for_products<1>();
     weigh();
     wait_for_products<0>();
     keep(fragments);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      keys.load_k(tile - 1 + Layout::kKStages);
-      keys.load_v(tile + Layout::kVStages);
-    }
     make_fragments();
+    __syncthreads();
   }
   hold(dq);
   begin_products();
   start_column_product<T>(dq, fragments, keys.k(columns.tiles - 1));
   commit_products();
-  add_vectors(at, true);
+  add_vectors();
   wait_for_products<0>();
   hold(dq);
 

@@ -6,7 +6,7 @@
 /// and v come and go at different times, so each has a ring and barriers of its own.
 namespace sape2::kernels::cuda {
 
-template <class T, int KStages, int VStages, class Params>
+template <class T, BiasForm Form, int KStages, int VStages, class Params>
 struct KeyValueRings {
   static constexpr int kTile = kStreamTile;
   static constexpr int kBytes = (KStages + VStages) * kTile;
@@ -45,9 +45,15 @@ struct KeyValueRings {
                        const CUtensorMap& prefix) const {
     const auto& columns = params.columns;
     if (number >= columns.tiles) return;
-    const auto at = columns.place(number);
-    expect_bytes(barrier, keys_box_bytes(columns, at, kRowTile));
-    copy_box(to.data, at.in_grid ? grid : prefix, keys_box(block, columns, at, kRowTile), barrier);
+    if constexpr (Form == BiasForm::direct) {
+      const auto at = columns.place(number);
+      expect_bytes(barrier, keys_box_bytes(columns, at, kRowTile));
+      copy_box(to.data, at.in_grid ? grid : prefix, keys_box(block, columns, at, kRowTile),
+               barrier);
+    } else {
+      expect_bytes(barrier, kTile);
+      copy_box(to.data, grid, block.tokens(number * kRowTile), barrier);
+    }
   }
 };
 
