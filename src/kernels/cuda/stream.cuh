@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/stream_attend.cuh"
 #include "kernels/cuda/stream_forward.cuh"
 #include "kernels/cuda/stream_keys.cuh"
 #include "kernels/cuda/stream_pairs.cuh"
@@ -32,7 +33,7 @@ inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && form != BiasForm::distance_pair &&
-         (form != BiasForm::distance || (v.width_x <= 64 && v.width_y <= 64));
+         (form == BiasForm::distance ? v.width_x <= 64 && v.width_y <= 64 : p.scale > 0.0F);
 }
 
 /// Boxes of the tiles that `columns` names, of their prefix tokens too.
@@ -70,7 +71,7 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
 
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_forward_kernel<T, Form, 0>>()) return false;
+  if (!has_hopper_body<stream_attend_kernel<T, BiasForm::none, 0>>()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   StreamForward s{};
@@ -83,9 +84,15 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
     return false;
   if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
-    launch(stream_forward_kernel<T, Form, decltype(wide)::value>,
-           g.batch_heads * (g.padded_tokens / kRowTile), 1, kThreads,
-           StreamForwardLayout<Form>::kBytes, stream, s);
+    constexpr int kWide = decltype(wide)::value;
+    const auto blocks = g.batch_heads * (g.padded_tokens / kRowTile);
+    if constexpr (kIsDistance<Form>) {
+      launch(stream_forward_kernel<T, kWide>, blocks, 1, kThreads, StreamForwardLayout::kBytes,
+             stream, s);
+    } else {
+      launch(stream_attend_kernel<T, Form, kWide>, blocks, 1, kThreads,
+             StreamAttendLayout<Form>::bytes(s.columns), stream, s);
+    }
   });
   return true;
 }
@@ -110,6 +117,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       !make_key_maps<T>(f.v, g, s.columns, kColumns, &s.v, &s.v_prefix))
     return false;
   if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
+  if (Form == BiasForm::direct &&
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kColumns, &s.y_eight, 8))
+    return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
@@ -120,7 +130,7 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     } else {
       launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles, 1, kThreads,
              StreamQueriesLayout<Form>::bytes(s.columns), stream, s);
-      launch(stream_keys_kernel<T, Form, kWide>,
+      launch(stream_keys_kernel<T, Form>,
              g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
              StreamKeysLayout<Form>::kBytes, stream, s);
     }

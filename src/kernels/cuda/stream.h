@@ -30,6 +30,7 @@ struct StreamBackward {
   CUtensorMap q_columns, dout_columns;
   CUtensorMap x, y;                  // 64 tokens' vectors
   CUtensorMap x_columns, y_columns;  // those of a tile of columns
+  CUtensorMap y_eight;               // eight entries of their y
 };
 
 /// Tiles' slots along columns. Distances have fewer: they need more registers.
