@@ -10,9 +10,19 @@ namespace sape2::kernels::cuda {
 
 using CopyBarrier = std::uint64_t;
 
-__device__ inline void prepare_barrier(CopyBarrier* barrier) {
+__device__ inline void prepare_barrier(CopyBarrier* barrier, int arrivals = 1) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+#endif
+}
+
+/// For barriers that count threads instead of bytes.
+__device__ inline void arrive(CopyBarrier* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 #endif
 }
 

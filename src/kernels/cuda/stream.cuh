@@ -93,7 +93,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (!has_hopper_body<stream_queries_kernel<T, BiasForm::none, 0>>()) return false;
-  constexpr int kColumns = kStreamColumns<Form>;
+  constexpr int kColumns = kIsDistance<Form> ? kPairColumns : kStreamColumns<Form>;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;

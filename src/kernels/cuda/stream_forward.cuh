@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, 3)
                                                          (p.inside ? p.scale : 1.0F) * kLog2E;
   [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.batch_head, row, y_rows,
                                                       bias_factor, nullptr);
-  [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<T>, int> distance[2];
+  [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<kPieces>, int> distance[2];
   if constexpr (kDistance)
     for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
   ColumnMask<kPieces> mask;
