@@ -18,6 +18,19 @@ __device__ inline void prepare_barrier(CopyBarrier* barrier, int arrivals = 1) {
 #endif
 }
 
+/// True for one lane of a whole warp.
+__device__ inline bool is_chosen() {
+  std::uint32_t chosen = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{.reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;}\n"
+      : "=r"(chosen));
+#endif
+  return chosen != 0;
+}
+
 /// For barriers that count threads instead of bytes.
 __device__ inline void arrive(CopyBarrier* barrier) {
 #if __CUDA_ARCH__ >= 900

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/stream_distance_forward.cuh"
 #include "kernels/cuda/stream_forward.cuh"
 #include "kernels/cuda/stream_keys.cuh"
 #include "kernels/cuda/stream_pairs.cuh"
@@ -70,7 +71,7 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
 
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_forward_kernel<T, Form, 0>>()) return false;
+  if (!has_hopper_body<stream_forward_kernel<T, BiasForm::none, 0>>()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   StreamForward s{};
@@ -83,9 +84,15 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
     return false;
   if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
-    launch(stream_forward_kernel<T, Form, decltype(wide)::value>,
-           g.batch_heads * (g.padded_tokens / kRowTile), 1, kThreads,
-           StreamForwardLayout<Form>::kBytes, stream, s);
+    constexpr int kWide = decltype(wide)::value;
+    const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
+    if constexpr (kIsDistance<Form>) {
+      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks, 1, kThreads,
+             StreamDistanceForwardLayout::kBytes, stream, s);
+    } else {
+      launch(stream_forward_kernel<T, Form, kWide>, blocks, 1, kThreads,
+             StreamForwardLayout<Form>::kBytes, stream, s);
+    }
   });
   return true;
 }
@@ -93,7 +100,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (!has_hopper_body<stream_queries_kernel<T, BiasForm::none, 0>>()) return false;
-  constexpr int kColumns = kIsDistance<Form> ? kPairColumns : kStreamColumns<Form>;
+  constexpr int kColumns = kStreamColumns<Form>;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;

@@ -32,9 +32,9 @@ struct StreamBackward {
   CUtensorMap x_columns, y_columns;  // those of a tile of columns
 };
 
-/// Tiles' slots along columns. Distances have fewer: they need more registers.
+/// Tiles' slots along columns.
 template <BiasForm Form>
-inline constexpr int kStreamColumns = kIsDistance<Form> ? 32 : 64;
+inline constexpr int kStreamColumns = 64;
 
 /// Each returns false, having done nothing, where these kernels do not serve.
 template <class T>

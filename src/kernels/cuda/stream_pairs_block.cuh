@@ -8,7 +8,8 @@ namespace sape2::kernels::cuda {
 
 inline constexpr int kPairThreads = 3 * kThreads;
 inline constexpr int kPairRegisters = 65536 / kPairThreads / 8 * 8;  // of a thread, to begin with
-inline constexpr int kPairColumns = 64, kPairPieces = kPairColumns / 8;
+inline constexpr int kPairColumns = kStreamColumns<BiasForm::distance>,
+                     kPairPieces = kPairColumns / 8;
 
 /// Places in shared memory, in bytes from its beginning.
 struct StreamPairsLayout {
@@ -54,6 +55,8 @@ struct StreamPairs {
   const Geometry& g;
   StreamBlock block;
   int tiles, first_row, row, thread;  // row and row + 8 are this lane's
+  std::uint32_t lane_piece;           // where it begins to write an item into the first slot
+  std::uint64_t matrices;             // the matrix unit's name for all this memory
   float factor;                       // of the bias
 
   __device__ explicit StreamPairs(const StreamBackward& all)
@@ -65,6 +68,8 @@ struct StreamPairs {
         first_row(block.row_tile * kRowTile),
         row(first_row + threadIdx.x % kThreads / 32 * 16 + Lane().g),
         thread(threadIdx.x % kThreads),
+        lane_piece(shared_address(slot(0).piece(thread / 32 * 16 + thread % 16, thread % 32 / 16))),
+        matrices(descriptor(shared_address(pairs_memory))),
         factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F)) {}
 
   __device__ static Tile<T> own(int part) {
@@ -74,6 +79,13 @@ struct StreamPairs {
     return {pairs_memory + Layout::kTiles + tile % Layout::kStages * Layout::kStageBytes +
                 part * Layout::kTileBytes,
             kPairColumns, 64};
+  }
+  __device__ std::uint64_t own_matrix(int part) const {
+    return matrices + (Layout::kRows + part * kStreamTile) / 16;
+  }
+  __device__ std::uint64_t other_matrix(int tile, int part) const {
+    return matrices + tile % Layout::kStages * (Layout::kStageBytes / 16) +
+           (Layout::kTiles + part * Layout::kTileBytes) / 16;
   }
   __device__ static Tile<T> slot(int index) {
     return {pairs_memory + Layout::kItems + index * kStreamTile, kRowTile, 64};
@@ -164,28 +176,29 @@ struct StreamPairs {
     if (item == PairItem::query_gradients && tile > 0)
       wait_for_boxes(handed((tile - 1) % 2), (tile - 1) / 2);
     if (turn > 0) wait_for_boxes(emptied(index), turn - 1);
+    const std::uint32_t first = lane_piece + index * kStreamTile;
 #pragma unroll
-    for (int k = 0; k < kPairPieces / 2; ++k)
-      store_fragment(slot(index), thread / 32 * 16, 16 * k, fragments[k]);
+    for (int k = 0; k < kPairPieces / 2; ++k) store_fragment<T>(first ^ 32 * k, fragments[k]);
     publish_to_matrix_unit();
     __syncwarp();
-    if (threadIdx.x % 32 != 0) return;
+    if (!is_chosen()) return;
     arrive(filled(index));
     if (item == PairItem::omega_y) arrive(handed(tile % 2));
   }
-  __device__ static Tile<T> await_item(int n) {
-    wait_for_boxes(filled(n % Layout::kSlots), n / Layout::kSlots);
-    return slot(n % Layout::kSlots);
+  __device__ std::uint64_t await_item(int n) const {
+    const int index = n % Layout::kSlots;
+    wait_for_boxes(filled(index), n / Layout::kSlots);
+    return matrices + Layout::kItems / 16 + index * (kStreamTile / 16);
   }
   __device__ static void empty(int n) {
-    if (threadIdx.x % 32 == 0) arrive(emptied(n % Layout::kSlots));
+    if (is_chosen()) arrive(emptied(n % Layout::kSlots));
   }
 
   /// The sums need a tile no more: its stage takes another one.
   __device__ void release(int tile) const {
     __syncwarp();
     CopyBarrier* const barrier = released(tile % Layout::kStages);
-    if (threadIdx.x % 32 == 0) arrive(barrier);
+    if (is_chosen()) arrive(barrier);
     if (thread != 0) return;
     wait_for_boxes(barrier, tile / Layout::kStages);
     load_tile(tile + Layout::kStages);

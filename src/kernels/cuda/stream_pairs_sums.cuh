@@ -47,8 +47,7 @@ struct StreamPairSums {
   template <int Pieces>
   __device__ void add(float (&sum)[Pieces][4], int tile, PairItem item, int part) const {
     const int n = pairs.number(tile, item);
-    const std::uint64_t a = descriptor(pairs.await_item(n), 0, 0);
-    const std::uint64_t b = descriptor(pairs.other(tile, part), 0, 0);
+    const std::uint64_t a = pairs.await_item(n), b = pairs.other_matrix(tile, part);
     begin_products();
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)

@@ -14,6 +14,9 @@ struct StreamPairWeights {
   using Layout = StreamPairsLayout;
   using Fragments = typename StreamPairs<T>::Fragments;
   static constexpr int kPieces = kPairPieces;
+  // Whether products are started a step ahead of their use: the sums of long vectors leave too few
+  // registers for that.
+  static constexpr bool kAhead = Steps <= 2;
 
   const StreamPairs<T>& pairs;
   int maker;  // 0 or 1
@@ -48,18 +51,18 @@ struct StreamPairWeights {
         to[8] = omega_sums[2 + axis];
       }
     __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(pairs.summed());
+    if (is_chosen()) arrive(pairs.summed());
     return with_bias;
   }
 
   __device__ void one_tile(int tile) {
-    float length[kPieces][4], along_y[kPieces][4], weight[kPieces][4], gradient[kPieces][4];
-    Fragments inverse[2], query_gradients, fragments;
+    float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
+    Fragments inverse[2], weights, query_gradients, key_gradients;
     pairs.await_tile(tile);
     begin_products();
     start<Steps>(length, tile, Layout::x, Layout::x);
     start<Steps>(along_y, tile, Layout::y, Layout::y);
-    start(weight, tile, Layout::q, Layout::k);
+    start(scores, tile, Layout::q, Layout::k);
     wait_for_products<2>();
     hold(length);
     lengths(length, inverse[0], tile, 0);
@@ -67,71 +70,74 @@ struct StreamPairWeights {
     hold(along_y);
     lengths(along_y, inverse[1], tile, 1);
     add(length, along_y);
-    begin_products();
-    start(gradient, tile, Layout::dout, Layout::v);
+    start_again(dweights, tile, Layout::dout, Layout::v);
 
     wait_for_products<1>();
-    hold(weight);
+    hold(scores);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        weight[piece][e] = power_of_2(
-            fmaf(weight[piece][e], scale, fmaf(length[piece][e], factor, -row_notes[e / 2].x)));
-    if ((tile + 1) * kPairColumns > pairs.g.tokens) clear_padding(weight, tile);
-    wait_for_products<0>();
-    hold(gradient);
+        scores[piece][e] = power_of_2(
+            fmaf(scores[piece][e], scale, fmaf(length[piece][e], factor, -row_notes[e / 2].x)));
+    if ((tile + 1) * kPairColumns > pairs.g.tokens) clear_padding(scores, tile);
+    as_fragments(weights, scores);
+    if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
+    wait_for_products<kAhead ? 1 : 0>();
+    hold(dweights);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - row_notes[e / 2].y);
-    if (pairs.params.base.dgain != nullptr) add_gain(gradient, length);
-    as_fragments(query_gradients, gradient);
-    begin_products();
-    start(weight, tile, Layout::k, Layout::q);
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= row_notes[e / 2].y;
+    gradients(query_gradients, weights, dweights);
+    if (pairs.params.base.dgain != nullptr) add_gain(query_gradients, length);
+    if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
+    if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
     pairs.hand_over(tile, PairItem::query_gradients, query_gradients);
 
     // Of two neighbouring queries, log2(Σ e^logit) and dout · out.
     const float4* const column_notes = reinterpret_cast<const float4*>(pairs.note(tile)) + Lane().t;
-    wait_for_products<0>();
-    hold(weight);
+    wait_for_products<kAhead ? 1 : 0>();
+    hold(scores);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const float4 pair = column_notes[piece * 4];
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        weight[piece][e] = power_of_2(fmaf(
-            weight[piece][e], scale, fmaf(length[piece][e], factor, e % 2 ? -pair.z : -pair.x)));
+        scores[piece][e] = power_of_2(fmaf(
+            scores[piece][e], scale, fmaf(length[piece][e], factor, e % 2 ? -pair.z : -pair.x)));
     }
-    begin_products();
-    start(gradient, tile, Layout::v, Layout::dout);
-    as_fragments(fragments, weight);
-    pairs.hand_over(tile, PairItem::key_weights, fragments);
+    as_fragments(weights, scores);
+    if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
+    pairs.hand_over(tile, PairItem::key_weights, weights);
     wait_for_products<0>();
-    hold(gradient);
+    hold(dweights);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const float4 pair = column_notes[piece * 4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - (e % 2 ? pair.w : pair.y));
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= e % 2 ? pair.w : pair.y;
     }
-    as_fragments(fragments, gradient);
-    pairs.hand_over(tile, PairItem::key_gradients, fragments);
+    gradients(key_gradients, weights, dweights);
+    pairs.hand_over(tile, PairItem::key_gradients, key_gradients);
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        query_gradients[k].r[i] = add_pairs<T>(query_gradients[k].r[i], fragments[k].r[i]);
+        query_gradients[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
     omega(query_gradients, inverse[0], tile, 0);
     omega(query_gradients, inverse[1], tile, 1);
   }
 
   template <int Sixteens = 4>
   __device__ void start(float (&c)[kPieces][4], int tile, int own, int other) const {
-    start_row_product<Sixteens>(c, pairs.own(own), pairs.other(tile, other));
+    start_row_product<T, Sixteens>(c, pairs.own_matrix(own), pairs.other_matrix(tile, other));
     commit_products();
+  }
+  /// Into registers that were in use.
+  __device__ void start_again(float (&c)[kPieces][4], int tile, int own, int other) const {
+    begin_products();
+    start(c, tile, own, other);
   }
   /// From products of an axis's vectors to distances, and their inverses.
   __device__ void lengths(float (&c)[kPieces][4], Fragments& inverse, int tile, int axis) const {
@@ -149,6 +155,7 @@ struct StreamPairWeights {
         by[i / 4][i % 4] = std::is_same_v<T, Fp16> ? fminf(root, 65504.0F) : root;
       }
       inverse[k] = as_a<T>(by[0], by[1]);
+      round_here(inverse[k]);
     }
   }
   /// ω = gradients of a pair both ways round / distance; its sums by a product with columns of
@@ -179,15 +186,36 @@ struct StreamPairWeights {
 #pragma unroll
       for (int e = 0; e < 4; ++e) to[piece][e] += from[piece][e];
   }
-  __device__ void add_gain(const float (&gradient)[kPieces][4], const float (&length)[kPieces][4]) {
+  __device__ void add_gain(const Fragments& gradients, const float (&length)[kPieces][4]) {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) with_bias = fmaf(gradient[piece][e], length[piece][e], with_bias);
+      for (int i = 0; i < 4; ++i) {
+        const float2 pair = unpack<T>(gradients[k].r[i]);
+        const float* const by = length[2 * k + i / 2] + i % 2 * 2;
+        with_bias = fmaf(pair.x, by[0], fmaf(pair.y, by[1], with_bias));
+      }
+  }
+  /// The logits' gradients: weights times (their gradients less the mean).
+  __device__ static void gradients(Fragments& to, const Fragments& weights,
+                                   const float (&differences)[kPieces][4]) {
+    as_fragments(to, differences);
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[k].r[i] = multiply_pairs<T>(weights[k].r[i], to[k].r[i]);
   }
   __device__ static void as_fragments(Fragments& to, const float (&from)[kPieces][4]) {
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) to[k] = as_a<T>(from[2 * k], from[2 * k + 1]);
+    for (int k = 0; k < kPieces / 2; ++k) {
+      to[k] = as_a<T>(from[2 * k], from[2 * k + 1]);
+      round_here(to[k]);
+    }
+  }
+  /// Else the compiler may keep the float32 numbers until the rounded ones are used.
+  __device__ static void round_here(FragmentA<T>& a) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a.r[i]));
   }
 };
 

@@ -27,6 +27,11 @@ __device__ std::uint64_t descriptor(const Tile<T>& tile, int row, int panel) {
          std::uint64_t{1} << 62;
 }
 
+/// The same from an address of shared memory.
+__device__ inline std::uint64_t descriptor(std::uint32_t address) {
+  return std::uint64_t{1 << 30 | 1024 >> 4} << 32 | (address >> 4 | 1 << 16);
+}
+
 /// Shared memory written by ordinary stores and copies is visible to the matrix unit after this and
 /// a barrier.
 __device__ inline void publish_to_matrix_unit() {
