@@ -229,6 +229,17 @@ __device__ FragmentA<T> as_a(const float (&left)[4], const float (&right)[4]) {
   return a;
 }
 
+/// A 16-bit fragment to a tile; `address` is that of this lane's piece: row lane % 16, columns from
+/// lane / 16 · 8 on.
+template <class T>
+__device__ void store_fragment(std::uint32_t address, const FragmentA<T>& a) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address),
+               "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3])
+               : "memory");
+#endif
+}
+
 /// Two neighbours of a fragment to a tile, column even.
 template <class T>
 __device__ void store_pair(const Tile<T>& tile, int row, int column, const Pair<T>& pair) {
