@@ -133,9 +133,9 @@ __global__ void __launch_bounds__(kThreads, 3)
     CopyBarrier* const barrier = arrived + stage;
     if (share == 0) {
       expect_bytes(barrier, Layout::kCopied);
-      copy_box(to, params.q_columns, block.tokens(first), barrier);
+      copy_box(to, params.q, block.tokens(first), barrier);
     } else if (share == 1) {
-      copy_box(to + Layout::kTileBytes, params.dout_columns, block.tokens(first), barrier);
+      copy_box(to + Layout::kTileBytes, params.dout, block.tokens(first), barrier);
     } else if (share == 2) {
       copy_bytes(to + Layout::kNotes,
                  params.base.delta + 2 * (block.batch_head * g.padded_tokens + first),
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.first_row / 8 * 8),
                  barrier);
     } else if constexpr (kDirect) {
-      copy_box(to + Layout::kX, params.x_columns,
+      copy_box(to + Layout::kX, params.x,
                block.vectors(first, own.in_grid ? own.part * keys.part_width : 0), barrier);
     }
   };
