@@ -103,30 +103,37 @@ struct StreamDirectGradient {
         for (int e = 0; e < 4; ++e) sum_x[piece][e] = fmaf(same, sum_x[below][e], sum_x[piece][e]);
       }
       if (piece >= wide) break;
+      const int column = part * columns.part_width + piece * 8 + 2 * lane.t;
+      if (column >= columns.across) continue;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
-        if (column >= columns.across) continue;
-        const std::int64_t place = (token + e / 2 * 8) * p.forward.vectors.width_x + column;
-        if (p.dgain != nullptr)
-          with_bias = fmaf(sum_x[piece][e],
-                           widen(static_cast<const T*>(p.forward.vectors.x)[place]), with_bias);
-        static_cast<T*>(p.dx)[place] = narrow<T>(factor * sum_x[piece][e]);
-      }
+      for (int half = 0; half < 2; ++half)
+        write_x(sum_x[piece][2 * half], sum_x[piece][2 * half + 1], half, column);
     }
     clear_x();
   }
 
  private:
-  /// Two neighbouring grid rows of one of the lane's rows. There may be no second one; its gradient
-  /// is then 0, and its place among the padding.
+  /// Two neighbouring grid columns of one of the lane's rows. There may be no second one; its
+  /// gradient is then 0, and its place among the padding.
+  __device__ void write_x(float sum, float next, int half, int column) {
+    const std::int64_t place = (token + 8 * half) * p.forward.vectors.width_x + column;
+    if (p.dgain != nullptr) {
+      const T* const x = static_cast<const T*>(p.forward.vectors.x) + place;
+      with_bias = fmaf(sum, widen(x[0]), with_bias);
+      if (column + 1 < columns.across) with_bias = fmaf(next, widen(x[1]), with_bias);
+    }
+    *reinterpret_cast<std::uint32_t*>(static_cast<T*>(p.dx) + place) =
+        pack<T>(factor * sum, factor * next);
+  }
+  /// Two neighbouring grid rows of one of the lane's rows. There may be no second one here either.
   __device__ void add_y(float sum, float next, const RowsY<T, Wide>& y, int half, int part,
                         int first, int here) {
     T* const to = dy + half * 8 * p.forward.vectors.width_y + first;
     if (p.dgain != nullptr) {
-      const T* const own = reinterpret_cast<const T*>(y.at(first) + half * 1024);
-      with_bias = fmaf(sum, widen(own[0]), with_bias);
-      if (here > 1 && first + 1 < columns.down) with_bias = fmaf(next, widen(own[1]), with_bias);
+      const std::uint32_t own = y.at(first) + half * 1024;
+      with_bias = fmaf(sum, load_shared_number<T>(own), with_bias);
+      if (here > 1 && first + 1 < columns.down)
+        with_bias = fmaf(next, load_shared_number<T>(own + 2), with_bias);
     }
     if (here > 1) {
       auto& pair = *reinterpret_cast<std::uint32_t*>(to);
@@ -185,18 +192,19 @@ __global__ void __launch_bounds__(kThreads, 3)
     keys.load_first();
   }
 
-  float shift[2] = {INFINITY, INFINITY}, delta[2];
+  // Read before it is needed: the next step waits for memory too.
+  SoftmaxRow softmax[2] = {{INFINITY, 1.0F}, {INFINITY, 1.0F}};
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    if (row + 8 * half < g.tokens) {
-      const SoftmaxRow softmax = p.softmax[block.batch_head * g.tokens + row + 8 * half];
-      shift[half] = softmax.maximum * kLog2E + log_of_2(softmax.sum);
-    }
+    if (row + 8 * half < g.tokens)
+      softmax[half] = p.softmax[block.batch_head * g.tokens + row + 8 * half];
   // dout · out of the rows, for this pass and the next.
   rows_delta<T, 64>(params.base, block.image, block.head, first_row, scratch);
   __syncthreads();
+  float shift[2], delta[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    shift[half] = softmax[half].maximum * kLog2E + log_of_2(softmax[half].sum);
     delta[half] = scratch[warp_row + 8 * half];
     if (lane.t == 0)
       reinterpret_cast<float2*>(
@@ -206,7 +214,8 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   const float scale = p.scale * kLog2E;
   [[maybe_unused]] const StreamDirect<T, Wide, false> direct(
-      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_y, panels_x);
+      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_x);
+  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(
       params.base, columns, block.batch_head * g.padded_tokens + row,
       kDirect ? bias_factor(p, block.head) : 0.0F);
@@ -224,14 +233,28 @@ __global__ void __launch_bounds__(kThreads, 3)
     keys.await_v(tile);
   };
   // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
-  const auto weigh = [&] {
+  const auto weigh = [&](int tile) {
     hold(weight);
+    const auto weigh_with = [&](auto terms) {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+      for (int piece = 0; piece < kPieces; ++piece) {
+        float base[2] = {-shift[0], -shift[1]};
+        if constexpr (kDirect) {
+          terms.next(base);
+          base[0] -= shift[0];
+          base[1] -= shift[1];
+        }
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, -shift[e / 2]));
-    if (!columns.whole) mask.apply(weight, columns, at, 0.0F);
+        for (int e = 0; e < 4; ++e)
+          weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, base[e / 2]));
+      }
+    };
+    if constexpr (kDirect) {
+      weigh_with(TermsY<T, Wide>(rows_y, columns, at, direct_gradient.factor * kLog2E));
+    } else {
+      weigh_with(NoTerms());
+    }
+    if (!columns.whole) mask.apply(weight, columns, kDirect ? at : columns.place(tile), 0.0F);
     hold(weight);
   };
   const auto make_fragments = [&] {
@@ -251,7 +274,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto add_vectors = [&] {
     if constexpr (kDirect)
       if (at.in_grid) {
-        direct_gradient.add(fragments, direct.y, at);
+        direct_gradient.add(fragments, rows_y, at);
         if (at.first_row + columns.rows_per_tile >= columns.down) direct_gradient.end_part(at.part);
       }
   };
@@ -264,13 +287,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   start_row_product(gradient, douts, keys.v(0));
   commit_products();
   wait_for_products<1>();
-  weigh();
+  weigh(0);
   wait_for_products<0>();
   make_fragments();
   __syncthreads();
   for (int tile = 1; tile < columns.tiles; ++tile) {
     add_vectors();
-    at = columns.place(tile);
+    if constexpr (kDirect) columns.advance(at);
     prepare_scores(tile);
     hold(dq);
     begin_products();
@@ -283,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     if (threadIdx.x == 0 && tile > 1) keys.load_k(tile - 2 + Layout::kKStages);
     if (threadIdx.x == 32) keys.load_v(tile - 1 + Layout::kVStages);
     wait_for_products<1>();
-    weigh();
+    weigh(tile);
     wait_for_products<0>();
     keep(fragments);
     make_fragments();
