@@ -10,9 +10,32 @@ namespace sape2::kernels::cuda {
 
 using CopyBarrier = std::uint64_t;
 
-__device__ inline void prepare_barrier(CopyBarrier* barrier) {
+__device__ inline void prepare_barrier(CopyBarrier* barrier, int arrivals = 1) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+#endif
+}
+
+/// True for one lane of a whole warp.
+__device__ inline bool is_chosen() {
+  std::uint32_t chosen = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{.reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;}\n"
+      : "=r"(chosen));
+#endif
+  return chosen != 0;
+}
+
+/// For barriers that count threads instead of bytes.
+__device__ inline void arrive(CopyBarrier* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 #endif
 }
 

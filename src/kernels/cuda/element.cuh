@@ -65,6 +65,20 @@ __device__ float2 unpack(std::uint32_t bits) {
   }
 }
 
+/// Products of two pairs, rounded.
+template <class T>
+__device__ std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    const auto product = __hmul2(reinterpret_cast<const __nv_bfloat162&>(a),
+                                 reinterpret_cast<const __nv_bfloat162&>(b));
+    return reinterpret_cast<const std::uint32_t&>(product);
+  } else {
+    const auto product =
+        __hmul2(reinterpret_cast<const __half2&>(a), reinterpret_cast<const __half2&>(b));
+    return reinterpret_cast<const std::uint32_t&>(product);
+  }
+}
+
 /// Sums of two pairs, rounded.
 template <class T>
 __device__ std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/stream_attend.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/stream_distance_forward.cuh"
 #include "kernels/cuda/stream_forward.cuh"
 #include "kernels/cuda/stream_keys.cuh"
 #include "kernels/cuda/stream_pairs.cuh"
@@ -71,12 +72,12 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
 
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_attend_kernel<T, BiasForm::none, 0>>()) return false;
+  if (!has_hopper_body<stream_forward_kernel<T, BiasForm::none, 0>>()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   StreamForward s{};
   s.base = p;
-  constexpr int kColumns = kStreamColumns<Form>;
+  constexpr int kColumns = kStreamColumns;
   s.columns = stream_columns(g, Form, kColumns);
   if (!make_token_map<T>(p.q, g, 0, g.tokens, 1, kRowTile, 1, &s.q) ||
       !make_key_maps<T>(p.k, g, s.columns, kColumns, &s.k, &s.k_prefix) ||
@@ -85,13 +86,13 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
-    const auto blocks = g.batch_heads * (g.padded_tokens / kRowTile);
+    const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
     if constexpr (kIsDistance<Form>) {
-      launch(stream_forward_kernel<T, kWide>, blocks, 1, kThreads, StreamForwardLayout::kBytes,
-             stream, s);
+      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks, 1, kThreads,
+             StreamDistanceForwardLayout::kBytes, stream, s);
     } else {
-      launch(stream_attend_kernel<T, Form, kWide>, blocks, 1, kThreads,
-             StreamAttendLayout<Form>::bytes(s.columns), stream, s);
+      launch(stream_forward_kernel<T, Form, kWide>, blocks, 1, kThreads,
+             StreamForwardLayout<Form>::bytes(s.columns), stream, s);
     }
   });
   return true;
@@ -100,7 +101,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (!has_hopper_body<stream_queries_kernel<T, BiasForm::none, 0>>()) return false;
-  constexpr int kColumns = kStreamColumns<Form>;
+  constexpr int kColumns = kStreamColumns;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;

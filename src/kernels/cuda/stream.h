@@ -33,9 +33,8 @@ struct StreamBackward {
   CUtensorMap y_eight;               // eight entries of their y
 };
 
-/// Tiles' slots along columns. Distances have fewer: they need more registers.
-template <BiasForm Form>
-inline constexpr int kStreamColumns = kIsDistance<Form> ? 32 : 64;
+/// Tiles' slots along columns.
+inline constexpr int kStreamColumns = 64;
 
 /// Each returns false, having done nothing, where these kernels do not serve.
 template <class T>

@@ -23,9 +23,8 @@ __device__ inline float inverse_root_of_distance(float square) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /// Distances of a block's rows from a tile of columns, along one axis.
-template <class T>
+template <int kPieces>
 struct StreamDistance {
-  static constexpr int kColumns = kStreamColumns<BiasForm::distance>, kPieces = kColumns / 8;
   int prefix;
   float row_norms[2];
 
@@ -62,55 +61,6 @@ struct StreamDistance {
       for (int e = 0; e < 4; ++e)
         if (row + e / 2 * 8 < prefix || first_column + piece * 8 + 2 * lane.t + e % 2 < prefix)
           square[piece][e] = 0.0F;
-  }
-};
-
-/// Gradient of the rows' vectors of one axis, Σ_n ω_n (u − u_n) with ω = gradient / distance, as
-/// u·Σω − ω·U with the same rounded ω in both terms.
-template <class T>
-struct StreamDistanceGradient {
-  static constexpr int kPieces = kStreamColumns<BiasForm::distance> / 8;
-  using Omega = FragmentA<T>[kPieces / 2];
-  float sum[8][4] = {};
-  float weights[2] = {};  // this lane's share of Σω of both rows
-
-  /// Starts adding a tile's part to `sum`; `columns` describes the columns' vectors.
-  __device__ void start(const Omega& omega, std::uint64_t columns) {
-    start_column_product<T>(sum, omega, columns);
-  }
-  __device__ void add_weights(const Omega& omega) {
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 rounded = unpack<T>(omega[k].r[i]);
-        weights[i % 2] += rounded.x + rounded.y;
-      }
-  }
-  /// Says that the product read `omega` up to here.
-  __device__ static void keep(Omega& omega) {
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(omega[k].r[i])::"memory");
-  }
-
-  /// Writes `factor` times the gradient of this lane's rows; `thread` of the warpgroup.
-  __device__ void finish(const Tile<T>& rows, int thread, float factor, float* to, int width) {
-    const Lane lane;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float whole = row_sum(weights[half]);
-      const int row = thread / 32 * 16 + lane.g + 8 * half;
-#pragma unroll
-      for (int piece = 0; piece < 8; ++piece) {
-        const int entry = piece * 8 + 2 * lane.t;
-        if (entry >= width) break;
-        *reinterpret_cast<float2*>(to + 8 * half * width + entry) = make_float2(
-            factor * (whole * widen(rows.at(row, entry)) - sum[piece][2 * half]),
-            factor * (whole * widen(rows.at(row, entry + 1)) - sum[piece][2 * half + 1]));
-      }
-    }
   }
 };
 

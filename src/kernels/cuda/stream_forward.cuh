@@ -1,141 +1,240 @@
 #pragma once
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/stream_distance.cuh"
+#include "kernels/cuda/stream_direct.cuh"
+#include "kernels/cuda/stream_rings.cuh"
 
-/// Attention forward on Hopper with distances: one warpgroup takes 64 queries of a head and walks
-/// over all keys.
+/// Attention forward on Hopper without bias or with a direct one: one warpgroup takes 64 queries of
+/// a head and walks over all keys.
 namespace sape2::kernels::cuda {
 
+template <BiasForm Form>
 struct StreamForwardLayout {
-  static constexpr int kColumns = kStreamColumns<BiasForm::distance>;
-  static constexpr int kStages = 2;
-  static constexpr int kTileBytes = kColumns * 128;
-  static constexpr int kStageBytes = 4 * kTileBytes;
-  static constexpr int kRowBytes = 3 * kStreamTile;  // q, x, y
-  static constexpr int kNoteBytes = 2 * kColumns * 4;
-  static constexpr int kBytes =
-      kSharedAlignment + kRowBytes + kStages * (kStageBytes + kNoteBytes) + (kStages + 1) * 8;
+  static constexpr int kKStages = 2, kVStages = 2;
+  static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
+  static constexpr int kBarriers = kKStages + kVStages + 1;
+  __host__ __device__ static int y_panels(const StreamColumns& columns) {
+    return Form == BiasForm::direct ? (columns.down + 63) / 64 : 0;
+  }
+  __host__ __device__ static int bytes(const StreamColumns& columns) {
+    return kSharedAlignment + (1 + y_panels(columns)) * kStreamTile + kRingBytes + kBarriers * 8;
+  }
 };
 
-template <class T, int Wide>
-__global__ void __launch_bounds__(kThreads, 3)
+/// The softmax of this lane's two rows. Weights are relative to a logit near the greatest so far;
+/// it moves only when a tile's weights become large, so tiles need no maximum of their own.
+struct LazySoftmax {
+  static constexpr float kLargest = 1024.0F;  // of a lane's sum over a tile
+  float scale;                                // from score to logit · log2(e)
+  // log2 of what weights are relative to, −∞: none yet; its negative, for which the first tile's
+  // weights are not finite.
+  float top[2] = {-INFINITY, -INFINITY}, shift[2] = {INFINITY, INFINITY};
+  float sum[2] = {0.0F, 0.0F}, tile_sum[2][2];
+
+  __device__ explicit LazySoftmax(float s) : scale(s) {}
+
+  /// `terms`: what is added to logits · log2(e), by rows, piece after piece.
+  template <class Terms>
+  __device__ void weigh(float (&weights)[8][4], const float (&scores)[8][4], Terms terms) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) tile_sum[i / 2][i % 2] = 0.0F;
+#pragma unroll
+    for (int piece = 0; piece < 8; ++piece) {
+      float base[2] = {shift[0], shift[1]};
+      if constexpr (!std::is_same_v<Terms, NoTerms>) {
+        terms.next(base);
+        base[0] += shift[0];
+        base[1] += shift[1];
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weights[piece][e] = power_of_2(fmaf(scores[piece][e], scale, base[e / 2]));
+        tile_sum[e / 2][e % 2] += weights[piece][e];
+      }
+    }
+  }
+  /// Whether a warp's weights are to be made again, not finite ones among them.
+  __device__ bool overflows() const {
+    return __any_sync(0xffffffffu, !(tile_sum[0][0] + tile_sum[0][1] <= kLargest) ||
+                                       !(tile_sum[1][0] + tile_sum[1][1] <= kLargest));
+  }
+  /// Goes to the greatest logit so far, and has `out` follow.
+  template <class Terms>
+  __device__ void move(const float (&scores)[8][4], Terms terms, float (&out)[8][4]) {
+    float greatest[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int piece = 0; piece < 8; ++piece) {
+      float base[2];
+      terms.next(base);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        greatest[e / 2] = fmaxf(greatest[e / 2], fmaf(scores[piece][e], scale, base[e / 2]));
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float now = fmaxf(top[half], row_max(greatest[half]));
+      // A row without any finite logit so far has nothing to be relative to.
+      const float rescale = now == -INFINITY ? 0.0F : power_of_2(top[half] - now);
+      top[half] = now;
+      shift[half] = now == -INFINITY ? 0.0F : -now;
+      sum[half] *= rescale;
+#pragma unroll
+      for (int piece = 0; piece < 8; ++piece) {
+        out[piece][2 * half] *= rescale;
+        out[piece][2 * half + 1] *= rescale;
+      }
+    }
+  }
+  __device__ void end_tile() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += tile_sum[half][0] + tile_sum[half][1];
+      if (top[half] == -INFINITY) shift[half] = INFINITY;
+    }
+  }
+};
+
+/// Blocks a multiprocessor: as many as registers allow.
+template <BiasForm Form>
+inline constexpr int kForwardBlocks = Form == BiasForm::none ? 4 : 3;
+
+template <class T, BiasForm Form, int Wide>
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Layout = StreamForwardLayout;
-  constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
-  constexpr int kSteps = Wide == 4 ? 2 : 4;  // sixteens of the vectors' entries
+  using Layout = StreamForwardLayout<Form>;
+  static_assert(!kIsDistance<Form>);
+  constexpr bool kDirect = Form == BiasForm::direct;
+  constexpr int kPieces = 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base;
   const auto& g = p.geometry;
   const auto& columns = params.columns;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const Lane lane;
-  const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
-  const int row = first_row + warp_row;  // of this lane: row and row + 8
+  const int first_row = block.row_tile * kRowTile;
+  const int row = first_row + threadIdx.x / 32 * 16 + lane.g;  // of this lane: row and row + 8
 
   unsigned char* const rows = aligned_shared(unaligned);
-  unsigned char* const stages = rows + Layout::kRowBytes;
-  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(
-      stages + Layout::kStages * (Layout::kStageBytes + Layout::kNoteBytes));
-  CopyBarrier* const rows_arrived = arrived + Layout::kStages;
-  const KeyRing<T, Layout, StreamForward> keys{params, block, stages, arrived};
+  unsigned char* const rings = rows + kStreamTile;
+  unsigned char* const panels_y = rings + Layout::kRingBytes;
+  const int y_panels = Layout::y_panels(columns);
+  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(panels_y + y_panels * kStreamTile);
+  CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward> keys{
+      params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
-  const Tile<T> x_rows{rows + kStreamTile, kRowTile, 64};
-  const Tile<T> y_rows{rows + 2 * kStreamTile, kRowTile, 64};
+  if (columns.part_width * columns.rows_per_tile < kRowTile)
+    clear_shared(rings, Layout::kRingBytes);
   if (threadIdx.x == 0)
-    for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived + i);
+    for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
-    expect_bytes(rows_arrived, Layout::kRowBytes);
+    expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
-    copy_box(x_rows.data, params.x, block.vectors(first_row), rows_arrived);
-    copy_box(y_rows.data, params.y, block.vectors(first_row), rows_arrived);
+    for (int panel = 0; panel < y_panels; ++panel)
+      copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
+               rows_arrived);
     keys.load_first();
   }
 
-  const float scale = p.scale * kLog2E;
-  const float bias_factor =
-      per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E;
-  StreamDistance<T> distance[2];
-  for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
-  ColumnMask<kPieces> mask;
-  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
-  float out[8][4] = {};
-  wait_for_boxes(rows_arrived, 0);
-  for (int tile = 0; tile < columns.tiles; ++tile) {
-    const auto at = columns.place(tile);
-    keys.await(tile);
-
-    float logits[kPieces][4];
-    float square[2][kPieces][4];
-    begin_products();
-    start_row_product(logits, queries, keys.tile(tile, 0));
-    start_row_product<kSteps>(square[0], x_rows, keys.tile(tile, 2));
-    start_row_product<kSteps>(square[1], y_rows, keys.tile(tile, 3));
-    end_products();
-    hold(logits);
-    hold(square[0]);
-    hold(square[1]);
-    distance[0].squares(square[0], keys.norms(tile), row, tile * kColumns);
-    distance[1].squares(square[1], keys.norms(tile) + kColumns, row, tile * kColumns);
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        logits[piece][e] =
-            fmaf(root_of_distance(square[0][piece][e]) + root_of_distance(square[1][piece][e]),
-                 bias_factor, logits[piece][e] * scale);
-    mask.apply(logits, columns, at, -INFINITY);
-
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = maximum[half];
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-        top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
-      top = row_max(top);
-      // A row without any finite logit so far has no maximum to subtract.
-      const float shift = top == -INFINITY ? 0.0F : top;
-      // Maxima seldom move once some tiles are done.
-      if (__any_sync(0xffffffffu, top != maximum[half])) {
-        const float rescale = power_of_2(maximum[half] - shift);
-        maximum[half] = top;
-        sum[half] *= rescale;
-#pragma unroll
-        for (int piece = 0; piece < 8; ++piece) {
-          out[piece][2 * half] *= rescale;
-          out[piece][2 * half + 1] *= rescale;
-        }
-      }
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          logits[piece][e] = power_of_2(logits[piece][e] - shift);
-          sum[half] += logits[piece][e];
-        }
+  [[maybe_unused]] StreamDirect<T, Wide, true> direct(
+      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, nullptr);
+  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
+  [[maybe_unused]] const float y_factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
+  StreamColumns::Place at{0, 0, true};
+  const auto terms = [&] {
+    if constexpr (kDirect) {
+      return TermsY<T, Wide>(rows_y, columns, at, y_factor);
+    } else {
+      return NoTerms();
     }
-    FragmentA<T> weights[kPieces / 2];
+  };
+  ColumnMask<kPieces> mask;
+  LazySoftmax softmax(p.scale * kLog2E);
+  float scores[kPieces][4], weights[kPieces][4], out[8][4] = {};
+  FragmentA<T> fragments[kPieces / 2];
+  // Scores start from the bias, where there is one.
+  const auto prepare_scores = [&] {
+    hold(scores);
+    if constexpr (kDirect) {
+      if (at.in_grid && at.first_row == 0) direct.begin_part(p, block, row, at.part);
+      direct.start(scores, at);
+      hold(scores);
+    }
+  };
+  const auto weigh = [&](int tile) {
+    hold(scores);
+    if (!columns.whole) mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
+    softmax.weigh(weights, scores, terms());
+    hold(weights);
+  };
+  const auto finish_weights = [&] {
+    if (softmax.overflows()) {
+      softmax.move(scores, terms(), out);
+      softmax.weigh(weights, scores, terms());
+    }
+    softmax.end_tile();
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) weights[k] = as_a<T>(logits[2 * k], logits[2 * k + 1]);
+    for (int k = 0; k < kPieces / 2; ++k)
+      fragments[k] = as_a<T>(weights[2 * k], weights[2 * k + 1]);
+  };
+  // The scores of a tile are made together with the last tile's part of the result, which goes on
+  // while they become weights.
+  const auto attend = [&](int tile) {
+    if constexpr (kDirect) columns.advance(at);
+    prepare_scores();
+    keys.await_k(tile);
+    keys.await_v(tile - 1);
     hold(out);
     begin_products();
-    start_column_product<T>(out, weights, keys.tile(tile, 1));
-    end_products();
+    start_row_product<4, kDirect>(scores, queries, keys.k(tile));
+    commit_products();
+    start_column_product<T>(out, fragments, keys.v(tile - 1));
+    commit_products();
+    // Copies into what was free when the last tile was done, by threads that would only wait now.
+    if (threadIdx.x == 0) keys.load_k(tile - 1 + Layout::kKStages);
+    if (threadIdx.x == 32 && tile > 1) keys.load_v(tile - 2 + Layout::kVStages);
+    wait_for_products<1>();
+    weigh(tile);
+    wait_for_products<0>();
     hold(out);
-    keys.release(tile);
+    keep(fragments);
+    finish_weights();
+    __syncthreads();
+  };
+
+  wait_for_boxes(rows_arrived, 0);
+  prepare_scores();
+  keys.await_k(0);
+  begin_products();
+  start_row_product<4, kDirect>(scores, queries, keys.k(0));
+  end_products();
+  weigh(0);
+  finish_weights();
+  __syncthreads();
+  // Two at a time: which stage is whose is then known beforehand.
+  static_assert(Layout::kKStages == 2 && Layout::kVStages == 2);
+  for (int two = 0; 2 * two + 1 < columns.tiles; ++two) {
+    attend(2 * two + 1);
+    if (2 * two + 2 >= columns.tiles) break;
+    attend(2 * two + 2);
   }
+  keys.await_v(columns.tiles - 1);
+  hold(out);
+  begin_products();
+  start_column_product<T>(out, fragments, keys.v(columns.tiles - 1));
+  end_products();
+  hold(out);
 
   const auto out_head = head_of<T>(p.out, block.image, block.head);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int token = row + 8 * half;
-    const float whole = row_sum(sum[half]);
+    const float whole = row_sum(softmax.sum[half]);
     if (token >= g.tokens) continue;
     if (lane.t == 0 && p.softmax != nullptr)
-      p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * kLn2, whole};
+      p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
     store_row(out_head.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
   }
 #endif

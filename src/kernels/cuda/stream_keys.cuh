@@ -10,7 +10,7 @@ namespace sape2::kernels::cuda {
 template <BiasForm Form>
 struct StreamKeysLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
-  static constexpr int kColumns = kStreamColumns<Form>;
+  static constexpr int kColumns = kStreamColumns;
   static constexpr int kStages = kDirect ? 2 : 3;
   static constexpr int kTileBytes = kColumns * 128;
   // Of the tile's queries: q, dout; x; y of the eight grid rows among which the block's are; pairs

@@ -5,7 +5,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/wgmma.cuh"
 
-/// What the streaming kernels share: the block's place, its ring of tiles, and the biases.
+/// What the streaming kernels share: the block's place, and which columns of a tile are tokens.
 namespace sape2::kernels::cuda {
 
 inline constexpr int kStreamTile = kRowTile * 128;  // bytes of 64 rows
@@ -46,57 +46,6 @@ __device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamC
                                      int width) {
   return (at.in_grid ? columns.part_width * columns.rows_per_tile : width) * 128;
 }
-
-/// A ring of tiles of keys at distance: k, v, the keys' vectors and their squared lengths.
-template <class T, class Layout, class Params>
-struct KeyRing {
-  static constexpr int kNoteBytes = Layout::kNoteBytes;
-  const Params& params;
-  const StreamBlock& block;
-  unsigned char* stages;
-  CopyBarrier* arrived;
-
-  __device__ Tile<T> tile(int number, int index) const {
-    return {stages + number % Layout::kStages * Layout::kStageBytes + index * Layout::kTileBytes,
-            Layout::kColumns, 64};
-  }
-  /// Squared lengths, of x and behind them of y.
-  __device__ float* norms(int number) const {
-    return reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes +
-                                    number % Layout::kStages * kNoteBytes);
-  }
-  /// One thread starts the copies of a tile.
-  __device__ void load(int number) const {
-    const auto& columns = params.columns;
-    const auto at = columns.place(number);
-    const auto box = keys_box(block, columns, at, Layout::kColumns);
-    CopyBarrier* const barrier = arrived + number % Layout::kStages;
-    expect_bytes(barrier, Layout::kStageBytes + kNoteBytes);
-    copy_box(tile(number, 0).data, params.k, box, barrier);
-    copy_box(tile(number, 1).data, params.v, box, barrier);
-    const int first = number * Layout::kColumns;
-    const auto& g = params.base.geometry;
-    const auto& vectors = params.base.vectors;
-    const std::int64_t token = block.batch_head * g.padded_tokens + first;
-    copy_box(tile(number, 2).data, params.x_columns, block.vectors(first), barrier);
-    copy_box(tile(number, 3).data, params.y_columns, block.vectors(first), barrier);
-    copy_bytes(norms(number), vectors.norm_x + token, kNoteBytes / 2, barrier);
-    copy_bytes(norms(number) + Layout::kColumns, vectors.norm_y + token, kNoteBytes / 2, barrier);
-  }
-  __device__ void load_first() const {
-    for (int number = 0; number < min(Layout::kStages, params.columns.tiles); ++number)
-      load(number);
-  }
-  /// Once the tile is no longer needed, the next one may take its place.
-  __device__ void release(int number) const {
-    __syncthreads();
-    if (threadIdx.x == 0 && number + Layout::kStages < params.columns.tiles)
-      load(number + Layout::kStages);
-  }
-  __device__ void await(int number) const {
-    wait_for_boxes(arrived + number % Layout::kStages, number / Layout::kStages);
-  }
-};
 
 /// Slots that no copy fills must hold zeros: a weight of 0 does not silence what is no number.
 __device__ inline void clear_shared(unsigned char* data, int bytes) {

@@ -27,6 +27,11 @@ __device__ std::uint64_t descriptor(const Tile<T>& tile, int row, int panel) {
          std::uint64_t{1} << 62;
 }
 
+/// The same from an address of shared memory.
+__device__ inline std::uint64_t descriptor(std::uint32_t address) {
+  return std::uint64_t{1 << 30 | 1024 >> 4} << 32 | (address >> 4 | 1 << 16);
+}
+
 /// Shared memory written by ordinary stores and copies is visible to the matrix unit after this and
 /// a barrier.
 __device__ inline void publish_to_matrix_unit() {
@@ -71,13 +76,13 @@ __device__ void hold(float (&c)[Pieces][4]) {
     for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(c[piece][e])::"memory");
 }
 
-#define SAPE2_SHARED_PRODUCT_64(TYPE)                                                             \
+#define SAPE2_SHARED_PRODUCT_64(TYPE, TURN)                                                       \
   asm volatile(                                                                                   \
       "{.reg .pred p; setp.ne.b32 p, %34, 0;\n"                                                   \
       "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                                 \
       " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "   \
-      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, 0, "  \
-      "0;}\n"                                                                                     \
+      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1, "     \
+      "0, " TURN ";}\n"                                                                           \
       : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), \
         "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
         "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), \
@@ -89,19 +94,29 @@ __device__ void hold(float (&c)[Pieces][4]) {
 template <class T>
 __device__ void shared_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<T, Bf16>) {
-    SAPE2_SHARED_PRODUCT_64("bf16");
+    SAPE2_SHARED_PRODUCT_64("bf16", "0");
   } else {
-    SAPE2_SHARED_PRODUCT_64("f16");
+    SAPE2_SHARED_PRODUCT_64("f16", "0");
+  }
+}
+/// c += a · b, sixteen of k along the rows of b.
+template <class T>
+__device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b) {
+  constexpr int add = 1;
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_SHARED_PRODUCT_64("bf16", "1");
+  } else {
+    SAPE2_SHARED_PRODUCT_64("f16", "1");
   }
 }
 #undef SAPE2_SHARED_PRODUCT_64
 
-#define SAPE2_SHARED_PRODUCT_32(TYPE)                                                             \
+#define SAPE2_SHARED_PRODUCT_32(TYPE, TURN)                                                       \
   asm volatile(                                                                                   \
       "{.reg .pred p; setp.ne.b32 p, %18, 0;\n"                                                   \
       "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE                                 \
       " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, " \
-      "1, 0, 0;}\n"                                                                               \
+      "1, 0, " TURN ";}\n"                                                                        \
       : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), \
         "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
         "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3])                                \
@@ -110,9 +125,19 @@ __device__ void shared_product(float (&c)[8][4], std::uint64_t a, std::uint64_t 
 template <class T>
 __device__ void shared_product(float (&c)[4][4], std::uint64_t a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<T, Bf16>) {
-    SAPE2_SHARED_PRODUCT_32("bf16");
+    SAPE2_SHARED_PRODUCT_32("bf16", "0");
   } else {
-    SAPE2_SHARED_PRODUCT_32("f16");
+    SAPE2_SHARED_PRODUCT_32("f16", "0");
+  }
+}
+/// c += a · b, sixteen of k along the rows of b.
+template <class T>
+__device__ void shared_column_product(float (&c)[4][4], std::uint64_t a, std::uint64_t b) {
+  constexpr int add = 1;
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_SHARED_PRODUCT_32("bf16", "1");
+  } else {
+    SAPE2_SHARED_PRODUCT_32("f16", "1");
   }
 }
 #undef SAPE2_SHARED_PRODUCT_32

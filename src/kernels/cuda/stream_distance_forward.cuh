@@ -1,0 +1,230 @@
+#pragma once
+
+#include "kernels/cuda/stream_distance.cuh"
+
+/// Attention forward on Hopper, distance form: one warpgroup takes 64 queries of a head and walks
+/// over all keys. A tile of keys and vectors makes room for the next one as soon as its products
+/// are done, its values once they are added up: that leaves the copies most of a tile's time, and
+/// room for three blocks on a multiprocessor.
+namespace sape2::kernels::cuda {
+
+/// Places in shared memory, in bytes from its beginning.
+struct StreamDistanceForwardLayout {
+  enum Part { q, x, y, kParts };  // of the block's rows; of a tile's columns k stands for q
+  enum Barrier { rows, keys, keys_read, values, values_read, kBarriers };
+  static constexpr int kRows = 0;
+  static constexpr int kKeys = kRows + kParts * kStreamTile;
+  static constexpr int kValues = kKeys + kParts * kStreamTile;
+  static constexpr int kNorms = kValues + kStreamTile;  // squared lengths of x, behind them of y
+  static constexpr int kArrived = kNorms + 2 * kRowTile * 4;
+  static constexpr int kBytes = kArrived + kBarriers * 8;
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Aligned for swizzled tiles, so that all places are known to the compiler.
+extern __shared__ __align__(kSharedAlignment) unsigned char distance_forward_memory[];
+
+/// `Steps`: sixteens of a vector's entries.
+template <class T, int Steps>
+struct StreamDistanceForward {
+  using Layout = StreamDistanceForwardLayout;
+  static constexpr int kColumns = kRowTile, kPieces = kColumns / 8;
+
+  const StreamForward& params;
+  const AttentionParams& p;
+  const Geometry& g;
+  StreamBlock block;
+  int tiles, first_row, row;  // row and row + 8 are this lane's
+  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
+  float out[8][4] = {};
+
+  __device__ explicit StreamDistanceForward(const StreamForward& all)
+      : params(all),
+        p(all.base),
+        g(p.geometry),
+        block(g, g.padded_tokens / kRowTile),
+        tiles((g.tokens + kColumns - 1) / kColumns),
+        first_row(block.row_tile * kRowTile),
+        row(first_row + threadIdx.x / 32 * 16 + Lane().g) {}
+
+  __device__ static Tile<T> own(int part) {
+    return {distance_forward_memory + Layout::kRows + part * kStreamTile, kRowTile, 64};
+  }
+  __device__ static Tile<T> other(int part) {
+    return {distance_forward_memory + Layout::kKeys + part * kStreamTile, kColumns, 64};
+  }
+  __device__ static Tile<T> values() {
+    return {distance_forward_memory + Layout::kValues, kColumns, 64};
+  }
+  __device__ static float* norms(int axis) {
+    return reinterpret_cast<float*>(distance_forward_memory + Layout::kNorms) + axis * kColumns;
+  }
+  __device__ static CopyBarrier* barrier(int which) {
+    return reinterpret_cast<CopyBarrier*>(distance_forward_memory + Layout::kArrived) + which;
+  }
+
+  // --------------------------------------------------------------- copies, started by one thread
+
+  __device__ void prepare() const {
+    for (const int copies : {Layout::rows, Layout::keys, Layout::values})
+      prepare_barrier(barrier(copies));
+    for (const int reads : {Layout::keys_read, Layout::values_read})
+      prepare_barrier(barrier(reads), kWarps);
+  }
+  __device__ void load_rows() const {
+    expect_bytes(barrier(Layout::rows), Layout::kParts * kStreamTile);
+    copy_box(own(Layout::x).data, params.x, block.vectors(first_row), barrier(Layout::rows));
+    copy_box(own(Layout::y).data, params.y, block.vectors(first_row), barrier(Layout::rows));
+    copy_box(own(Layout::q).data, params.q, block.tokens(first_row), barrier(Layout::rows));
+  }
+  __device__ void load_keys(int tile) const {
+    const int first = tile * kColumns;
+    const std::int64_t token = block.batch_head * g.padded_tokens + first;
+    CopyBarrier* const to = barrier(Layout::keys);
+    expect_bytes(to, Layout::kParts * kStreamTile + 2 * kColumns * 4);
+    copy_box(other(Layout::x).data, params.x, block.vectors(first), to);
+    copy_bytes(norms(0), p.vectors.norm_x + token, kColumns * 4, to);
+    copy_box(other(Layout::y).data, params.y, block.vectors(first), to);
+    copy_bytes(norms(1), p.vectors.norm_y + token, kColumns * 4, to);
+    copy_box(other(Layout::q).data, params.k, block.tokens(first), to);
+  }
+  __device__ void load_values(int tile) const {
+    expect_bytes(barrier(Layout::values), kStreamTile);
+    copy_box(values().data, params.v, block.tokens(tile * kColumns), barrier(Layout::values));
+  }
+  /// Says that this warp has read a tile's part; true for the one thread that may load the next
+  /// tile's, once all have.
+  __device__ bool all_read(int which, int tile) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(barrier(which));
+    if (threadIdx.x != 0 || tile + 1 == tiles) return false;
+    wait_for_boxes(barrier(which), tile);
+    return true;
+  }
+
+  // ------------------------------------------------------------------------------------ tiles
+
+  __device__ void run() {
+    const float scale = p.scale * kLog2E;
+    const float factor = per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E;
+    const StreamDistance<kPieces> distance[2] = {{p, block.batch_head, row, 0},
+                                                 {p, block.batch_head, row, 1}};
+    wait_for_boxes(barrier(Layout::rows), 0);
+    for (int tile = 0; tile < tiles; ++tile) {
+      float length[kPieces][4], along_y[kPieces][4], logits[kPieces][4];
+      wait_for_boxes(barrier(Layout::keys), tile);
+      begin_products();
+      start_row_product<Steps>(length, own(Layout::x), other(Layout::x));
+      commit_products();
+      start_row_product<Steps>(along_y, own(Layout::y), other(Layout::y));
+      commit_products();
+      start_row_product(logits, own(Layout::q), other(Layout::q));
+      commit_products();
+      wait_for_products<2>();
+      hold(length);
+      distance[0].squares(length, norms(0), row, tile * kColumns);
+      wait_for_products<1>();
+      hold(along_y);
+      distance[1].squares(along_y, norms(1), row, tile * kColumns);
+      wait_for_products<0>();
+      hold(logits);
+      if (all_read(Layout::keys_read, tile)) load_keys(tile + 1);
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          logits[piece][e] =
+              fmaf(root_of_distance(length[piece][e]) + root_of_distance(along_y[piece][e]), factor,
+                   logits[piece][e] * scale);
+      if ((tile + 1) * kColumns > g.tokens) clear_padding(logits, tile);
+      FragmentA<T> weights[kPieces / 2];
+      weigh(weights, logits);
+      wait_for_boxes(barrier(Layout::values), tile);
+      hold(out);
+      begin_products();
+      start_column_product<T>(out, weights, values());
+      end_products();
+      hold(out);
+      if (all_read(Layout::values_read, tile)) load_values(tile + 1);
+    }
+  }
+
+  /// Padding has no weight.
+  __device__ void clear_padding(float (&logits)[kPieces][4], int tile) const {
+    const int first = tile * kColumns + 2 * Lane().t;
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (first + piece * 8 + e % 2 >= g.tokens) logits[piece][e] = -INFINITY;
+  }
+  /// From logits to weights relative to the largest so far, which `sum` and `out` follow.
+  __device__ void weigh(FragmentA<T> (&weights)[kPieces / 2], float (&logits)[kPieces][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = maximum[half];
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+        top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
+      top = row_max(top);
+      // A row without any finite logit so far has no maximum to subtract.
+      const float shift = top == -INFINITY ? 0.0F : top;
+      // Maxima seldom move once some tiles are done.
+      if (__any_sync(0xffffffffu, top != maximum[half])) {
+        const float rescale = power_of_2(maximum[half] - shift);
+        maximum[half] = top;
+        sum[half] *= rescale;
+#pragma unroll
+        for (int piece = 0; piece < 8; ++piece) {
+          out[piece][2 * half] *= rescale;
+          out[piece][2 * half + 1] *= rescale;
+        }
+      }
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          logits[piece][e] = power_of_2(logits[piece][e] - shift);
+          sum[half] += logits[piece][e];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k) weights[k] = as_a<T>(logits[2 * k], logits[2 * k + 1]);
+  }
+
+  __device__ void store() const {
+    const auto to = head_of<T>(p.out, block.image, block.head);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = row + 8 * half;
+      const float whole = row_sum(sum[half]);
+      if (token >= g.tokens) continue;
+      if (Lane().t == 0 && p.softmax != nullptr)
+        p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * kLn2, whole};
+      store_row(to.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
+    }
+  }
+};
+
+#endif
+
+template <class T, int Steps>
+__global__ void __launch_bounds__(kThreads, 3)
+    stream_distance_forward_kernel(const __grid_constant__ StreamForward params) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  StreamDistanceForward<T, Steps> forward(params);
+  if (threadIdx.x == 0) forward.prepare();
+  publish_to_copy_engine();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    forward.load_rows();
+    forward.load_keys(0);
+    forward.load_values(0);
+  }
+  forward.run();
+  forward.store();
+#endif
+}
+
+}  // namespace sape2::kernels::cuda

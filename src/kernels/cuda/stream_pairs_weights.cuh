@@ -1,0 +1,224 @@
+#pragma once
+
+#include "kernels/cuda/stream_pairs_block.cuh"
+
+namespace sape2::kernels::cuda {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/// A warpgroup that makes, for every other tile, the weights and the logits' gradients of the
+/// block's tokens both as queries and as keys, and ω, in 16 bits for the sums' products.
+/// `Steps`: sixteens of a vector's entries.
+template <class T, int Steps>
+struct StreamPairWeights {
+  using Layout = StreamPairsLayout;
+  using Fragments = typename StreamPairs<T>::Fragments;
+  static constexpr int kPieces = kPairPieces;
+  // Whether products are started a step ahead of their use: the sums of long vectors leave too few
+  // registers for that.
+  static constexpr bool kAhead = Steps <= 2;
+
+  const StreamPairs<T>& pairs;
+  int maker;  // 0 or 1
+  StreamDistance<kPieces> distance[2];
+  float2 row_notes[2];
+  float scale, factor;       // times log2(e)
+  float omega_sums[4] = {};  // of row, by axis, and of row + 8
+  float with_bias = 0.0F;
+
+  __device__ StreamPairWeights(const StreamPairs<T>& all, int number)
+      : pairs(all),
+        maker(number),
+        distance{{all.p, all.block.batch_head, all.row, 0},
+                 {all.p, all.block.batch_head, all.row, 1}},
+        scale(all.p.scale * kLog2E),
+        factor(all.factor * kLog2E) {
+    const float2* const notes = reinterpret_cast<const float2*>(all.params.base.delta) +
+                                all.block.batch_head * all.g.padded_tokens + all.row;
+    row_notes[0] = notes[0];
+    row_notes[1] = notes[8];
+  }
+
+  /// Returns this lane's share of Σ gradient · bias.
+  __device__ float run() {
+    for (int tile = maker; tile < pairs.tiles; tile += 2) one_tile(tile);
+    const Lane lane;
+    if (lane.t == 0)
+#pragma unroll
+      for (int axis = 0; axis < 2; ++axis) {
+        float* const to = pairs.omega_sums(maker, axis) + pairs.row - pairs.first_row;
+        to[0] = omega_sums[axis];
+        to[8] = omega_sums[2 + axis];
+      }
+    __syncwarp();
+    if (is_chosen()) arrive(pairs.summed());
+    return with_bias;
+  }
+
+  __device__ void one_tile(int tile) {
+    float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
+    Fragments inverse[2], weights, query_gradients, key_gradients;
+    pairs.await_tile(tile);
+    begin_products();
+    start<Steps>(length, tile, Layout::x, Layout::x);
+    start<Steps>(along_y, tile, Layout::y, Layout::y);
+    start(scores, tile, Layout::q, Layout::k);
+    wait_for_products<2>();
+    hold(length);
+    lengths(length, inverse[0], tile, 0);
+    wait_for_products<1>();
+    hold(along_y);
+    lengths(along_y, inverse[1], tile, 1);
+    add(length, along_y);
+    start_again(dweights, tile, Layout::dout, Layout::v);
+
+    wait_for_products<1>();
+    hold(scores);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        scores[piece][e] = power_of_2(
+            fmaf(scores[piece][e], scale, fmaf(length[piece][e], factor, -row_notes[e / 2].x)));
+    if ((tile + 1) * kPairColumns > pairs.g.tokens) clear_padding(scores, tile);
+    as_fragments(weights, scores);
+    if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
+    wait_for_products<kAhead ? 1 : 0>();
+    hold(dweights);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= row_notes[e / 2].y;
+    gradients(query_gradients, weights, dweights);
+    if (pairs.params.base.dgain != nullptr) add_gain(query_gradients, length);
+    if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
+    if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
+    pairs.hand_over(tile, PairItem::query_gradients, query_gradients);
+
+    // Of two neighbouring queries, log2(Σ e^logit) and dout · out.
+    const float4* const column_notes = reinterpret_cast<const float4*>(pairs.note(tile)) + Lane().t;
+    wait_for_products<kAhead ? 1 : 0>();
+    hold(scores);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const float4 pair = column_notes[piece * 4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        scores[piece][e] = power_of_2(fmaf(
+            scores[piece][e], scale, fmaf(length[piece][e], factor, e % 2 ? -pair.z : -pair.x)));
+    }
+    as_fragments(weights, scores);
+    if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
+    pairs.hand_over(tile, PairItem::key_weights, weights);
+    wait_for_products<0>();
+    hold(dweights);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const float4 pair = column_notes[piece * 4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= e % 2 ? pair.w : pair.y;
+    }
+    gradients(key_gradients, weights, dweights);
+    pairs.hand_over(tile, PairItem::key_gradients, key_gradients);
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        query_gradients[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
+    omega(query_gradients, inverse[0], tile, 0);
+    omega(query_gradients, inverse[1], tile, 1);
+  }
+
+  template <int Sixteens = 4>
+  __device__ void start(float (&c)[kPieces][4], int tile, int own, int other) const {
+    start_row_product<T, Sixteens>(c, pairs.own_matrix(own), pairs.other_matrix(tile, other));
+    commit_products();
+  }
+  /// Into registers that were in use.
+  __device__ void start_again(float (&c)[kPieces][4], int tile, int own, int other) const {
+    begin_products();
+    start(c, tile, own, other);
+  }
+  /// From products of an axis's vectors to distances, and their inverses.
+  __device__ void lengths(float (&c)[kPieces][4], Fragments& inverse, int tile, int axis) const {
+    distance[axis].squares(c, pairs.note(tile) + (2 + axis) * kPairColumns, pairs.row,
+                           tile * kPairColumns);
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k) {
+      float by[2][4];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        float& square = c[2 * k + i / 4][i % 4];
+        const float root = inverse_root_of_distance(square);
+        square = fabsf(square) * root;
+        // Beyond what the type holds, a gradient of 0 would still make a number that is none.
+        by[i / 4][i % 4] = std::is_same_v<T, Fp16> ? fminf(root, 65504.0F) : root;
+      }
+      inverse[k] = as_a<T>(by[0], by[1]);
+      round_here(inverse[k]);
+    }
+  }
+  /// ω = gradients of a pair both ways round / distance; its sums by a product with columns of
+  /// ones, even ones for x, odd ones for y.
+  __device__ void omega(const Fragments& gradients, Fragments& inverse, int tile, int axis) {
+    const std::uint32_t one = Lane().g % 2 == axis ? pack<T>(1.0F, 1.0F) : 0;
+    const FragmentB<T> ones{{one, one}};
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        inverse[k].r[i] = multiply_pairs<T>(gradients[k].r[i], inverse[k].r[i]);
+      multiply_add<T>(omega_sums, inverse[k], ones);
+    }
+    pairs.hand_over(tile, axis ? PairItem::omega_y : PairItem::omega_x, inverse);
+  }
+  __device__ void clear_padding(float (&c)[kPieces][4], int tile) const {
+    const int first = tile * kPairColumns + 2 * Lane().t;
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (first + piece * 8 + e % 2 >= pairs.g.tokens) c[piece][e] = 0.0F;
+  }
+  __device__ static void add(float (&to)[kPieces][4], const float (&from)[kPieces][4]) {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) to[piece][e] += from[piece][e];
+  }
+  __device__ void add_gain(const Fragments& gradients, const float (&length)[kPieces][4]) {
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 pair = unpack<T>(gradients[k].r[i]);
+        const float* const by = length[2 * k + i / 2] + i % 2 * 2;
+        with_bias = fmaf(pair.x, by[0], fmaf(pair.y, by[1], with_bias));
+      }
+  }
+  /// The logits' gradients: weights times (their gradients less the mean).
+  __device__ static void gradients(Fragments& to, const Fragments& weights,
+                                   const float (&differences)[kPieces][4]) {
+    as_fragments(to, differences);
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[k].r[i] = multiply_pairs<T>(weights[k].r[i], to[k].r[i]);
+  }
+  __device__ static void as_fragments(Fragments& to, const float (&from)[kPieces][4]) {
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k) {
+      to[k] = as_a<T>(from[2 * k], from[2 * k + 1]);
+      round_here(to[k]);
+    }
+  }
+  /// Else the compiler may keep the float32 numbers until the rounded ones are used.
+  __device__ static void round_here(FragmentA<T>& a) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a.r[i]));
+  }
+};
+
+#endif
+
+}  // namespace sape2::kernels::cuda
