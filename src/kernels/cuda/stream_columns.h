@@ -28,6 +28,17 @@ struct StreamColumns {
     const int part = parts == 1 ? 0 : tiles_per_part == 1 ? tile : tile / tiles_per_part;
     return {part, (tile - part * tiles_per_part) * rows_per_tile, true};
   }
+  /// Goes on to the next tile; the first one's place is {0, 0, true}.
+  __host__ __device__ void advance(Place& at) const {
+    if (!at.in_grid) {
+      ++at.part;
+      return;
+    }
+    at.first_row += rows_per_tile;
+    if (at.first_row < down) return;
+    at.first_row = 0;
+    if (++at.part == parts) at = {0, 0, false};
+  }
   /// The token in a slot of a tile of `width` slots; −1 where there is none.
   __host__ __device__ int token(const Place& at, int slot, int width) const {
     if (!at.in_grid) return at.part * width + slot < prefix ? at.part * width + slot : -1;

@@ -93,64 +93,96 @@ struct PieceWalk {
   }
 };
 
+__device__ inline std::uint32_t load_shared_pair(std::uint32_t address) {
+  std::uint32_t bits;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(address));
+  return bits;
+}
+template <class T>
+__device__ float load_shared_number(std::uint32_t address) {
+  std::uint16_t bits;
+  asm volatile("ld.shared.b16 %0, [%1];" : "=h"(bits) : "r"(address));
+  return widen(reinterpret_cast<const T&>(bits));
+}
+
 /// The y of this lane's two rows, from panels of 64 entries in shared memory.
 template <class T, int Wide>
 struct RowsY {
   // Grid rows in a tile; 0: known at run time only.
   static constexpr int kRows = Wide > 0 ? 8 / Wide : 0;
-  const unsigned char* rows;
+  std::uint32_t address;
 
-  __device__ explicit RowsY(const unsigned char* panels)
-      : rows(panels + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) * 128) {}
-  /// Where entry `grid_row` of the first row lies; that of the second lies 1024 bytes on.
-  __device__ const unsigned char* at(int grid_row) const {
-    const int piece = grid_row / 8 % 8 ^ threadIdx.x % 32 / 4;
-    return rows + grid_row / 64 * kStreamTile + piece * 16 + grid_row % 8 * 2;
+  __device__ explicit RowsY(const unsigned char* panels) {
+    const Lane lane;
+    // Pieces of a row are exchanged by the row's number.
+    address = shared_address(panels) + (threadIdx.x / 32 * 16 + lane.g) * 128 + lane.g * 16;
   }
-  /// What a product of four numbers a lane starts from, `factor` times y: at one grid row or, where
-  /// a tile has two, at both.
-  __device__ void read(float (&to)[2][4], int grid_row, float factor) const {
-    const unsigned char* const from = at(grid_row);
+  /// Where entry `grid_row` of the first row lies; that of the second lies 1024 bytes on.
+  __device__ std::uint32_t at(unsigned grid_row) const {
+    return (address ^ grid_row / 8 % 8 * 16) + grid_row / 64 * kStreamTile + grid_row % 8 * 2;
+  }
+  /// `factor` times y, (grid row, row): at one grid row or, where a tile has two, at both.
+  __device__ void read(float (&to)[2][2], int grid_row, float factor) const {
+    const std::uint32_t from = at(grid_row);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if constexpr (kRows == 2) {
-        const float2 pair = unpack<T>(*reinterpret_cast<const std::uint32_t*>(from + half * 1024));
-        to[0][2 * half] = factor * pair.x;
-        to[1][2 * half] = factor * pair.y;
-        to[1][2 * half + 1] = copy_of(to[1][2 * half]);
+        const float2 pair = unpack<T>(load_shared_pair(from + half * 1024));
+        to[0][half] = factor * pair.x;
+        to[1][half] = factor * pair.y;
       } else {
-        to[0][2 * half] = factor * widen(*reinterpret_cast<const T*>(from + half * 1024));
+        to[0][half] = factor * load_shared_number<T>(from + half * 1024);
       }
-      to[0][2 * half + 1] = copy_of(to[0][2 * half]);
     }
-  }
-
- private:
-  /// In a register of its own, so that four neighbours serve several products as they are.
-  __device__ static float copy_of(float x) {
-    float y;
-    asm volatile("mov.b32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
   }
 };
 
+/// What y adds to the logits of a tile, piece after piece; nothing for prefix tokens.
+template <class T, int Wide>
+struct TermsY {
+  const RowsY<T, Wide>& y;
+  PieceWalk<Wide> walk;
+  int first_row, last_row;
+  float factor, terms[2][2];
+
+  __device__ TermsY(const RowsY<T, Wide>& rows, const StreamColumns& columns,
+                    const StreamColumns::Place& at, float f)
+      : y(rows),
+        walk(columns),
+        first_row(at.first_row),
+        last_row(columns.down - 1),
+        factor(at.in_grid ? f : 0.0F) {
+    y.read(terms, first_row, factor);
+  }
+  /// Of this lane's two rows, at the next piece.
+  __device__ void next(float (&to)[2]) {
+    if (Wide == 0 && walk.across == 0 && walk.row > 0)
+      y.read(terms, min(first_row + walk.row, last_row), factor);
+    const int grid_row = RowsY<T, Wide>::kRows == 2 ? walk.row % 2 : 0;
+    to[0] = terms[grid_row][0];
+    to[1] = terms[grid_row][1];
+    walk.next();
+  }
+};
+/// Without a bias.
+struct NoTerms {
+  __device__ void next(float (&to)[2]) { to[0] = to[1] = 0.0F; }
+};
+
 /// Queries along rows, keys along grid columns: x_i of a lane's places stays the same from tile to
-/// tile, in registers or, where those are short, in shared memory, one panel a part of the grid;
-/// y_i is one number a grid row.
+/// tile, in registers or, where those are short, in shared memory, one panel a part of the grid. It
+/// is what the scores start from; y_i, one number a grid row, joins them when they become weights.
 template <class T, int Wide, bool InRegisters>
 struct StreamDirect {
   static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
   const StreamColumns& columns;
-  float ratio;
   std::uint32_t high, low;  // the ratio's two parts, each on a diagonal
   bool in_two_parts;
-  RowsY<T, Wide> y;
   std::uint32_t x_address;  // of this lane's row, if x is in shared memory
   std::uint32_t along_x[InRegisters ? kStored : 1][2];
 
-  __device__ StreamDirect(const StreamColumns& all, float r, const unsigned char* panels_y,
-                          const unsigned char* panels_x)
-      : columns(all), ratio(r), y(panels_y) {
+  __device__ StreamDirect(const StreamColumns& all, float ratio, const unsigned char* panels_x)
+      : columns(all) {
     const InTwoParts<T> parts(ratio);
     high = on_diagonal<T>(parts.high);
     low = on_diagonal<T>(parts.low);
@@ -201,14 +233,12 @@ struct StreamDirect {
     }
   }
 
-  /// The bias of one tile as scores; 0 for prefix tokens.
+  /// The x part of one tile's bias as scores; 0 for prefix tokens.
   __device__ void start(float (&c)[kPieces][4], const StreamColumns::Place& at) const {
-    const float factor = at.in_grid ? ratio : 0.0F;
+    constexpr float kNothing[4] = {};
     const std::uint32_t by = at.in_grid ? high : 0;
     const int part = at.in_grid ? at.part : 0;
     PieceWalk<Wide> walk(columns);
-    float along_y[2][4];
-    y.read(along_y, at.first_row, factor);
 #pragma unroll
     for (int piece = 0; piece < kPieces; piece += 2) {
       auto behind = walk;
@@ -216,12 +246,8 @@ struct StreamDirect {
       std::uint32_t x[2][2];
       pieces_x(x, part, piece, walk.across, behind.across);
 #pragma unroll
-      for (int i = 0; i < 2; ++i, walk.next()) {
-        if (Wide == 0 && walk.across == 0)
-          y.read(along_y, min(at.first_row + walk.row, columns.down - 1), factor);
-        const int grid_row = RowsY<T, Wide>::kRows == 2 ? walk.row % 2 : 0;
-        multiply_onto<T>(c[piece + i], x[i][0], x[i][1], by, along_y[grid_row]);
-      }
+      for (int i = 0; i < 2; ++i, walk.next())
+        multiply_onto<T>(c[piece + i], x[i][0], x[i][1], by, kNothing);
     }
     if (in_two_parts && at.in_grid) add_low_part(c, part);
   }

@@ -78,30 +78,37 @@ struct StreamDirectGradient {
         for (int e = 0; e < 4; ++e) sum_x[piece][e] = fmaf(same, sum_x[below][e], sum_x[piece][e]);
       }
       if (piece >= wide) break;
+      const int column = part * columns.part_width + piece * 8 + 2 * lane.t;
+      if (column >= columns.across) continue;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
-        if (column >= columns.across) continue;
-        const std::int64_t place = (token + e / 2 * 8) * p.forward.vectors.width_x + column;
-        if (p.dgain != nullptr)
-          with_bias = fmaf(sum_x[piece][e],
-                           widen(static_cast<const T*>(p.forward.vectors.x)[place]), with_bias);
-        static_cast<T*>(p.dx)[place] = narrow<T>(factor * sum_x[piece][e]);
-      }
+      for (int half = 0; half < 2; ++half)
+        write_x(sum_x[piece][2 * half], sum_x[piece][2 * half + 1], half, column);
     }
     clear_x();
   }
 
  private:
-  /// Two neighbouring grid rows of one of the lane's rows. There may be no second one; its gradient
-  /// is then 0, and its place among the padding.
+  /// Two neighbouring grid columns of one of the lane's rows. There may be no second one; its
+  /// gradient is then 0, and its place among the padding.
+  __device__ void write_x(float sum, float next, int half, int column) {
+    const std::int64_t place = (token + 8 * half) * p.forward.vectors.width_x + column;
+    if (p.dgain != nullptr) {
+      const T* const x = static_cast<const T*>(p.forward.vectors.x) + place;
+      with_bias = fmaf(sum, widen(x[0]), with_bias);
+      if (column + 1 < columns.across) with_bias = fmaf(next, widen(x[1]), with_bias);
+    }
+    *reinterpret_cast<std::uint32_t*>(static_cast<T*>(p.dx) + place) =
+        pack<T>(factor * sum, factor * next);
+  }
+  /// Two neighbouring grid rows of one of the lane's rows. There may be no second one here either.
   __device__ void add_y(float sum, float next, const RowsY<T, Wide>& y, int half, int part,
                         int first, int here) {
     T* const to = dy + half * 8 * p.forward.vectors.width_y + first;
     if (p.dgain != nullptr) {
-      const T* const own = reinterpret_cast<const T*>(y.at(first) + half * 1024);
-      with_bias = fmaf(sum, widen(own[0]), with_bias);
-      if (here > 1 && first + 1 < columns.down) with_bias = fmaf(next, widen(own[1]), with_bias);
+      const std::uint32_t own = y.at(first) + half * 1024;
+      with_bias = fmaf(sum, load_shared_number<T>(own), with_bias);
+      if (here > 1 && first + 1 < columns.down)
+        with_bias = fmaf(next, load_shared_number<T>(own + 2), with_bias);
     }
     if (here > 1) {
       auto& pair = *reinterpret_cast<std::uint32_t*>(to);

@@ -32,16 +32,25 @@ struct LazySoftmax {
 
   __device__ explicit LazySoftmax(float s) : scale(s) {}
 
-  __device__ void weigh(float (&weights)[8][4], const float (&scores)[8][4]) {
+  /// `terms`: what is added to logits · log2(e), by rows, piece after piece.
+  template <class Terms>
+  __device__ void weigh(float (&weights)[8][4], const float (&scores)[8][4], Terms terms) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) tile_sum[i / 2][i % 2] = 0.0F;
 #pragma unroll
-    for (int piece = 0; piece < 8; ++piece)
+    for (int piece = 0; piece < 8; ++piece) {
+      float base[2] = {shift[0], shift[1]};
+      if constexpr (!std::is_same_v<Terms, NoTerms>) {
+        terms.next(base);
+        base[0] += shift[0];
+        base[1] += shift[1];
+      }
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        weights[piece][e] = power_of_2(fmaf(scores[piece][e], scale, shift[e / 2]));
+        weights[piece][e] = power_of_2(fmaf(scores[piece][e], scale, base[e / 2]));
         tile_sum[e / 2][e % 2] += weights[piece][e];
       }
+    }
   }
   /// Whether a warp's weights are to be made again, not finite ones among them.
   __device__ bool overflows() const {
@@ -49,18 +58,24 @@ struct LazySoftmax {
                                        !(tile_sum[1][0] + tile_sum[1][1] <= kLargest));
   }
   /// Goes to the greatest logit so far, and has `out` follow.
-  __device__ void move(const float (&scores)[8][4], float (&out)[8][4]) {
+  template <class Terms>
+  __device__ void move(const float (&scores)[8][4], Terms terms, float (&out)[8][4]) {
+    float greatest[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int piece = 0; piece < 8; ++piece) {
+      float base[2];
+      terms.next(base);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        greatest[e / 2] = fmaxf(greatest[e / 2], fmaf(scores[piece][e], scale, base[e / 2]));
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float greatest = -INFINITY;
-#pragma unroll
-      for (int piece = 0; piece < 8; ++piece)
-        greatest = fmaxf(greatest, fmaxf(scores[piece][2 * half], scores[piece][2 * half + 1]));
-      greatest = fmaxf(top[half], row_max(greatest) * scale);
+      const float now = fmaxf(top[half], row_max(greatest[half]));
       // A row without any finite logit so far has nothing to be relative to.
-      const float rescale = greatest == -INFINITY ? 0.0F : power_of_2(top[half] - greatest);
-      top[half] = greatest;
-      shift[half] = greatest == -INFINITY ? 0.0F : -greatest;
+      const float rescale = now == -INFINITY ? 0.0F : power_of_2(top[half] - now);
+      top[half] = now;
+      shift[half] = now == -INFINITY ? 0.0F : -now;
       sum[half] *= rescale;
 #pragma unroll
       for (int piece = 0; piece < 8; ++piece) {
@@ -78,8 +93,12 @@ struct LazySoftmax {
   }
 };
 
+/// Blocks a multiprocessor: as many as registers allow.
+template <BiasForm Form>
+inline constexpr int kForwardBlocks = Form == BiasForm::none ? 4 : 3;
+
 template <class T, BiasForm Form, int Wide>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamForwardLayout<Form>;
@@ -120,17 +139,25 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 
   [[maybe_unused]] StreamDirect<T, Wide, true> direct(
-      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_y, nullptr);
+      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, nullptr);
+  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
+  [[maybe_unused]] const float y_factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
+  StreamColumns::Place at{0, 0, true};
+  const auto terms = [&] {
+    if constexpr (kDirect) {
+      return TermsY<T, Wide>(rows_y, columns, at, y_factor);
+    } else {
+      return NoTerms();
+    }
+  };
   ColumnMask<kPieces> mask;
   LazySoftmax softmax(p.scale * kLog2E);
-  float out[8][4] = {};
-  float scores[kPieces][4], weights[kPieces][4];
+  float scores[kPieces][4], weights[kPieces][4], out[8][4] = {};
   FragmentA<T> fragments[kPieces / 2];
   // Scores start from the bias, where there is one.
-  const auto prepare_scores = [&](int tile) {
+  const auto prepare_scores = [&] {
     hold(scores);
     if constexpr (kDirect) {
-      const auto at = columns.place(tile);
       if (at.in_grid && at.first_row == 0) direct.begin_part(p, block, row, at.part);
       direct.start(scores, at);
       hold(scores);
@@ -138,34 +165,25 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   const auto weigh = [&](int tile) {
     hold(scores);
-    if (!columns.whole) mask.apply(scores, columns, columns.place(tile), -INFINITY);
-    softmax.weigh(weights, scores);
+    if (!columns.whole) mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
+    softmax.weigh(weights, scores, terms());
     hold(weights);
   };
   const auto finish_weights = [&] {
     if (softmax.overflows()) {
-      softmax.move(scores, out);
-      softmax.weigh(weights, scores);
+      softmax.move(scores, terms(), out);
+      softmax.weigh(weights, scores, terms());
     }
     softmax.end_tile();
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
       fragments[k] = as_a<T>(weights[2 * k], weights[2 * k + 1]);
   };
-
-  wait_for_boxes(rows_arrived, 0);
-  prepare_scores(0);
-  keys.await_k(0);
-  begin_products();
-  start_row_product<4, kDirect>(scores, queries, keys.k(0));
-  end_products();
-  weigh(0);
-  finish_weights();
-  __syncthreads();
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
-  for (int tile = 1; tile < columns.tiles; ++tile) {
-    prepare_scores(tile);
+  const auto attend = [&](int tile) {
+    if constexpr (kDirect) columns.advance(at);
+    prepare_scores();
     keys.await_k(tile);
     keys.await_v(tile - 1);
     hold(out);
@@ -184,6 +202,23 @@ __global__ void __launch_bounds__(kThreads, 3)
     keep(fragments);
     finish_weights();
     __syncthreads();
+  };
+
+  wait_for_boxes(rows_arrived, 0);
+  prepare_scores();
+  keys.await_k(0);
+  begin_products();
+  start_row_product<4, kDirect>(scores, queries, keys.k(0));
+  end_products();
+  weigh(0);
+  finish_weights();
+  __syncthreads();
+  // Two at a time: which stage is whose is then known beforehand.
+  static_assert(Layout::kKStages == 2 && Layout::kVStages == 2);
+  for (int two = 0; 2 * two + 1 < columns.tiles; ++two) {
+    attend(2 * two + 1);
+    if (2 * two + 2 >= columns.tiles) break;
+    attend(2 * two + 2);
   }
   keys.await_v(columns.tiles - 1);
   hold(out);

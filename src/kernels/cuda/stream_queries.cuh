@@ -77,18 +77,19 @@ __global__ void __launch_bounds__(kThreads, 3)
     keys.load_first();
   }
 
-  float shift[2] = {INFINITY, INFINITY}, delta[2];
+  // Read before it is needed: the next step waits for memory too.
+  SoftmaxRow softmax[2] = {{INFINITY, 1.0F}, {INFINITY, 1.0F}};
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    if (row + 8 * half < g.tokens) {
-      const SoftmaxRow softmax = p.softmax[block.batch_head * g.tokens + row + 8 * half];
-      shift[half] = softmax.maximum * kLog2E + log_of_2(softmax.sum);
-    }
+    if (row + 8 * half < g.tokens)
+      softmax[half] = p.softmax[block.batch_head * g.tokens + row + 8 * half];
   // dout · out of the rows, for this pass and the next.
   rows_delta<T, 64>(params.base, block.image, block.head, first_row, scratch);
   __syncthreads();
+  float shift[2], delta[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    shift[half] = softmax[half].maximum * kLog2E + log_of_2(softmax[half].sum);
     delta[half] = scratch[warp_row + 8 * half];
     if (lane.t == 0)
       reinterpret_cast<float2*>(
@@ -98,7 +99,8 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   const float scale = p.scale * kLog2E;
   [[maybe_unused]] const StreamDirect<T, Wide, false> direct(
-      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_y, panels_x);
+      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_x);
+  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(
       params.base, columns, block.batch_head * g.padded_tokens + row,
       kDirect ? bias_factor(p, block.head) : 0.0F);
@@ -116,14 +118,28 @@ __global__ void __launch_bounds__(kThreads, 3)
     keys.await_v(tile);
   };
   // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
-  const auto weigh = [&] {
+  const auto weigh = [&](int tile) {
     hold(weight);
+    const auto weigh_with = [&](auto terms) {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+      for (int piece = 0; piece < kPieces; ++piece) {
+        float base[2] = {-shift[0], -shift[1]};
+        if constexpr (kDirect) {
+          terms.next(base);
+          base[0] -= shift[0];
+          base[1] -= shift[1];
+        }
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, -shift[e / 2]));
-    if (!columns.whole) mask.apply(weight, columns, at, 0.0F);
+        for (int e = 0; e < 4; ++e)
+          weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, base[e / 2]));
+      }
+    };
+    if constexpr (kDirect) {
+      weigh_with(TermsY<T, Wide>(rows_y, columns, at, direct_gradient.factor * kLog2E));
+    } else {
+      weigh_with(NoTerms());
+    }
+    if (!columns.whole) mask.apply(weight, columns, kDirect ? at : columns.place(tile), 0.0F);
     hold(weight);
   };
   const auto make_fragments = [&] {
@@ -143,7 +159,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto add_vectors = [&] {
     if constexpr (kDirect)
       if (at.in_grid) {
-        direct_gradient.add(fragments, direct.y, at);
+        direct_gradient.add(fragments, rows_y, at);
         if (at.first_row + columns.rows_per_tile >= columns.down) direct_gradient.end_part(at.part);
       }
   };
@@ -156,13 +172,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   start_row_product(gradient, douts, keys.v(0));
   commit_products();
   wait_for_products<1>();
-  weigh();
+  weigh(0);
   wait_for_products<0>();
   make_fragments();
   __syncthreads();
   for (int tile = 1; tile < columns.tiles; ++tile) {
     add_vectors();
-    at = columns.place(tile);
+    if constexpr (kDirect) columns.advance(at);
     prepare_scores(tile);
     hold(dq);
     begin_products();
@@ -175,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     if (threadIdx.x == 0 && tile > 1) keys.load_k(tile - 2 + Layout::kKStages);
     if (threadIdx.x == 32) keys.load_v(tile - 1 + Layout::kVStages);
     wait_for_products<1>();
-    weigh();
+    weigh(tile);
     wait_for_products<0>();
     keep(fragments);
     make_fragments();

@@ -16,22 +16,25 @@ struct KeyValueRings {
   unsigned char* data;
   CopyBarrier* arrived;
 
-  __device__ Tile<T> k(int number) const { return {data + number % KStages * kTile, kRowTile, 64}; }
+  __device__ Tile<T> k(int number) const {
+    return {data + unsigned(number) % KStages * kTile, kRowTile, 64};
+  }
   __device__ Tile<T> v(int number) const {
-    return {data + (KStages + number % VStages) * kTile, kRowTile, 64};
+    return {data + (KStages + unsigned(number) % VStages) * kTile, kRowTile, 64};
   }
   __device__ void await_k(int number) const {
-    wait_for_boxes(arrived + number % KStages, number / KStages);
+    wait_for_boxes(arrived + unsigned(number) % KStages, unsigned(number) / KStages);
   }
   __device__ void await_v(int number) const {
-    wait_for_boxes(arrived + KStages + number % VStages, number / VStages);
+    wait_for_boxes(arrived + KStages + unsigned(number) % VStages, unsigned(number) / VStages);
   }
   /// One thread starts a copy; nothing happens beyond the last tile.
   __device__ void load_k(int number) const {
-    load(k(number), arrived + number % KStages, number, params.k, params.k_prefix);
+    load(k(number), arrived + unsigned(number) % KStages, number, params.k, params.k_prefix);
   }
   __device__ void load_v(int number) const {
-    load(v(number), arrived + KStages + number % VStages, number, params.v, params.v_prefix);
+    load(v(number), arrived + KStages + unsigned(number) % VStages, number, params.v,
+         params.v_prefix);
   }
   __device__ void load_first() const {
     for (int number = 0; number < max(KStages, VStages); ++number) {
