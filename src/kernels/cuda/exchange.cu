@@ -16,6 +16,13 @@ struct Exchange {
   int widths[2];
 };
 
+/// −∞, a mask, becomes the lowest number: attention multiplies some vectors by 0.
+template <class T>
+__device__ float at_least_lowest(float value) {
+  constexpr float kLowest = std::is_same_v<T, Fp16> ? -65504.0F : -3.3895314e38F;
+  return !kIsWide<T> && value < kLowest ? kLowest : value;
+}
+
 /// One thread a number of the kernels' layout, whose padding gets zeros.
 template <class T>
 __global__ void import_kernel(const __grid_constant__ Exchange p) {
@@ -37,7 +44,7 @@ __global__ void import_kernel(const __grid_constant__ Exchange p) {
   if (p.wide) {
     static_cast<float*>(p.to[axis])[i] = value;
   } else {
-    static_cast<T*>(p.to[axis])[i] = narrow<T>(value);
+    static_cast<T*>(p.to[axis])[i] = narrow<T>(at_least_lowest<T>(value));
   }
 }
 

@@ -212,6 +212,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
           multiply(c[n], own_dout, values_at + (first + 16 * n) * kRow);
           load_matrices(weights[n].r, own_weights + (first + 16 * n) * 2);
         }
+        if (!two_squares) __syncwarp();  // gradients take the weights' places
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
           const int slot = first + 16 * n;

@@ -92,8 +92,10 @@ __device__ inline void multiply_tf32(float (&d)[4], const std::uint32_t (&a)[4],
         "f"(c[2]), "f"(c[3]));
 }
 
-/// Float32 accuracy from three tf32 products. An infinity's low part is not a number, which is what
-/// the sum would become anyway.
+/// Float32 accuracy from three tf32 products. The matrix unit cuts off what does not fit into a
+/// sum, always towards 0, and over a long sum that would add up: so it adds eight products only,
+/// and what they come to is added with rounding. An infinity's low part is not a number, which is
+/// what the sum would become anyway.
 template <>
 __device__ inline void multiply_add<float>(float (&c)[4], const FragmentA<float>& a,
                                            const FragmentB<float>& b) {
@@ -104,9 +106,12 @@ __device__ inline void multiply_add<float>(float (&c)[4], const FragmentA<float>
     const SplitTf32 b0(b.r[half].x), b1(b.r[half].y);
     const std::uint32_t high[4] = {a0.high, a1.high, a2.high, a3.high};
     const std::uint32_t low[4] = {a0.low, a1.low, a2.low, a3.low};
-    multiply_add_tf32(c, low, b0.high, b1.high);
-    multiply_add_tf32(c, high, b0.low, b1.low);
-    multiply_add_tf32(c, high, b0.high, b1.high);
+    float eight[4] = {};
+    multiply_add_tf32(eight, low, b0.high, b1.high);
+    multiply_add_tf32(eight, high, b0.low, b1.low);
+    multiply_add_tf32(eight, high, b0.high, b1.high);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) c[e] += eight[e];
   }
 }
 

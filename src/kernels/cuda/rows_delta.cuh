@@ -30,20 +30,42 @@ __device__ void rows_delta(const BackwardParams& p, int image, int head, int fir
   const auto& g = p.forward.geometry;
   const auto out = head_of<T>(p.out, image, head), dout = head_of<T>(p.dout, image, head);
   const int lane = threadIdx.x % kLanes, column = lane * kPerPiece;
-#pragma unroll 4
-  for (int r = threadIdx.x / kLanes; r < kRowTile; r += kThreads / kLanes) {
+  constexpr int kStep = kThreads / kLanes, kRows = kRowTile / kStep;
+  constexpr int kAtOnce = kRows < 4 ? kRows : 4;
+  if (g.aligned) {
+#pragma unroll 1
+    for (int first = threadIdx.x / kLanes; first < kRowTile; first += kAtOnce * kStep) {
+      // All loads first: one wait for all of them.
+      uint4 pieces[kAtOnce][2];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int token = first_row + first + i * kStep;
+        const bool there = token < g.tokens && column < g.head_size;
+        const uint4 none = make_uint4(0, 0, 0, 0);
+        pieces[i][0] = there ? *reinterpret_cast<const uint4*>(out.row(token) + column) : none;
+        pieces[i][1] = there ? *reinterpret_cast<const uint4*>(dout.row(token) + column) : none;
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        float a[kPerPiece], b[kPerPiece], sum = 0.0F;
+        widen_piece<T>(pieces[i][0], a);
+        widen_piece<T>(pieces[i][1], b);
+#pragma unroll
+        for (int e = 0; e < kPerPiece; ++e) sum += a[e] * b[e];
+#pragma unroll
+        for (int step = kLanes / 2; step > 0; step /= 2)
+          sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        if (lane == 0) delta[first + i * kStep] = sum;
+      }
+    }
+    return;
+  }
+  for (int r = threadIdx.x / kLanes; r < kRowTile; r += kStep) {
     const int token = first_row + r;
     float sum = 0.0F;
-    if (token < g.tokens && g.aligned && column < g.head_size) {
-      float a[kPerPiece], b[kPerPiece];
-      widen_piece<T>(*reinterpret_cast<const uint4*>(out.row(token) + column), a);
-      widen_piece<T>(*reinterpret_cast<const uint4*>(dout.row(token) + column), b);
-#pragma unroll
-      for (int i = 0; i < kPerPiece; ++i) sum += a[i] * b[i];
-    } else if (token < g.tokens) {
+    if (token < g.tokens)
       for (int c = column; c < min(column + kPerPiece, g.head_size); ++c)
         sum += widen(out.row(token)[c]) * widen(dout.row(token)[c]);
-    }
 #pragma unroll
     for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (lane == 0) delta[r] = sum;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/stream_distance_forward.cuh"
 #include "kernels/cuda/stream_forward.cuh"
 #include "kernels/cuda/stream_keys.cuh"
@@ -33,25 +34,23 @@ inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && form != BiasForm::distance_pair &&
-         (form != BiasForm::distance || (v.width_x <= 64 && v.width_y <= 64));
+         (form == BiasForm::distance ? v.width_x <= 64 && v.width_y <= 64 : p.scale > 0.0F);
 }
 
 /// Boxes of the tiles that `columns` names, of their prefix tokens too.
 template <class T>
-bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns& c, int width,
+bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns& c,
                    CUtensorMap* grid, CUtensorMap* prefix) {
   if (!make_token_map<T>(view, g, c.prefix, c.across, c.down, c.part_width, c.rows_per_tile, grid))
     return false;
-  return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, width, 1, prefix);
+  return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, kStreamColumns, 1, prefix);
 }
 
-/// Boxes of rows' and of columns' vectors.
+/// Boxes of 64 tokens' vectors.
 template <class T, class Stream>
-bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int width, Stream* s) {
+bool make_vector_maps(const VectorBuffers& v, const Geometry& g, Stream* s) {
   return make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x) &&
-         make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y) &&
-         make_vector_map<T>(v.x, g, g.cols, v.width_x, width, &s->x_columns) &&
-         make_vector_map<T>(v.y, g, g.rows, v.width_y, width, &s->y_columns);
+         make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y);
 }
 
 /// Calls use(integral_constant) with the eights of a grid row in the direct form, of a vector in
@@ -76,13 +75,12 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   const auto& v = p.vectors;
   StreamForward s{};
   s.base = p;
-  constexpr int kColumns = kStreamColumns<Form>;
-  s.columns = stream_columns(g, Form, kColumns);
+  s.columns = stream_columns(g, Form, kStreamColumns);
   if (!make_token_map<T>(p.q, g, 0, g.tokens, 1, kRowTile, 1, &s.q) ||
-      !make_key_maps<T>(p.k, g, s.columns, kColumns, &s.k, &s.k_prefix) ||
-      !make_key_maps<T>(p.v, g, s.columns, kColumns, &s.v, &s.v_prefix))
+      !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
+      !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
+  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, &s)) return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
@@ -91,7 +89,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
              StreamDistanceForwardLayout::kBytes, stream, s);
     } else {
       launch(stream_forward_kernel<T, Form, kWide>, blocks, 1, kThreads,
-             StreamForwardLayout<Form>::kBytes, stream, s);
+             StreamForwardLayout<Form>::bytes(s.columns), stream, s);
     }
   });
   return true;
@@ -100,23 +98,23 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (!has_hopper_body<stream_queries_kernel<T, BiasForm::none, 0>>()) return false;
-  constexpr int kColumns = kStreamColumns<Form>;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;
   StreamBackward s{};
   s.base = p;
-  s.columns = stream_columns(g, Form, kColumns);
-  const auto rows = [&](const ConstView& view, int box, CUtensorMap* map) {
-    return make_token_map<T>(view, g, 0, g.tokens, 1, box, 1, map);
+  s.columns = stream_columns(g, Form, kStreamColumns);
+  const auto rows = [&](const ConstView& view, CUtensorMap* map) {
+    return make_token_map<T>(view, g, 0, g.tokens, 1, kRowTile, 1, map);
   };
-  if (!rows(f.q, kRowTile, &s.q) || !rows(p.dout, kRowTile, &s.dout) ||
-      !rows(f.k, kRowTile, &s.k_rows) || !rows(f.v, kRowTile, &s.v_rows) ||
-      !rows(f.q, kColumns, &s.q_columns) || !rows(p.dout, kColumns, &s.dout_columns) ||
-      !make_key_maps<T>(f.k, g, s.columns, kColumns, &s.k, &s.k_prefix) ||
-      !make_key_maps<T>(f.v, g, s.columns, kColumns, &s.v, &s.v_prefix))
+  if (!rows(f.q, &s.q) || !rows(p.dout, &s.dout) || !rows(f.k, &s.k_rows) ||
+      !rows(f.v, &s.v_rows) || !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
+      !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, kColumns, &s)) return false;
+  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, &s)) return false;
+  if (Form == BiasForm::direct &&
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
+    return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
@@ -127,7 +125,7 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     } else {
       launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles, 1, kThreads,
              StreamQueriesLayout<Form>::bytes(s.columns), stream, s);
-      launch(stream_keys_kernel<T, Form, kWide>,
+      launch(stream_keys_kernel<T, Form>,
              g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
              StreamKeysLayout<Form>::kBytes, stream, s);
     }

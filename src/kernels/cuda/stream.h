@@ -13,27 +13,23 @@ namespace sape2::kernels::cuda {
 struct StreamForward {
   AttentionParams base;
   StreamColumns columns;
-  CUtensorMap q;                     // 64 tokens
-  CUtensorMap k, v;                  // a tile of the grid
-  CUtensorMap k_prefix, v_prefix;    // a tile of prefix tokens
-  CUtensorMap x, y;                  // 64 tokens' vectors
-  CUtensorMap x_columns, y_columns;  // those of a tile of columns
+  CUtensorMap q;                   // 64 tokens
+  CUtensorMap k, v;                // a tile of the grid
+  CUtensorMap k_prefix, v_prefix;  // a tile of prefix tokens
+  CUtensorMap x, y;                // 64 tokens' vectors
 };
 
 struct StreamBackward {
   BackwardParams base;
   StreamColumns columns;
-  CUtensorMap q, dout;             // 64 tokens: the queries' rows
-  CUtensorMap k, v;                // a tile of the grid
-  CUtensorMap k_prefix, v_prefix;  // a tile of prefix tokens
-  CUtensorMap k_rows, v_rows;      // 64 tokens: the keys' rows, unless they are grid tiles
-  CUtensorMap q_columns, dout_columns;
-  CUtensorMap x, y;                  // 64 tokens' vectors
-  CUtensorMap x_columns, y_columns;  // those of a tile of columns
+  CUtensorMap q, dout, k_rows, v_rows;  // 64 tokens
+  CUtensorMap k, v;                     // a tile of the grid
+  CUtensorMap k_prefix, v_prefix;       // a tile of prefix tokens
+  CUtensorMap x, y;                     // 64 tokens' vectors
+  CUtensorMap y_eight;                  // eight entries of their y
 };
 
-/// Tiles' slots along columns.
-template <BiasForm Form>
+/// Tiles' slots along columns, as many as along rows.
 inline constexpr int kStreamColumns = 64;
 
 /// Each returns false, having done nothing, where these kernels do not serve.

@@ -17,6 +17,7 @@ struct StreamColumns {
   int parts, part_width;
   int rows_per_tile, tiles_per_part;
   int grid_tiles, tiles;
+  bool whole;  // whether every slot of every tile has a token
 
   struct Place {
     int part, first_row;
@@ -26,6 +27,17 @@ struct StreamColumns {
     if (tile >= grid_tiles) return {tile - grid_tiles, 0, false};
     const int part = parts == 1 ? 0 : tiles_per_part == 1 ? tile : tile / tiles_per_part;
     return {part, (tile - part * tiles_per_part) * rows_per_tile, true};
+  }
+  /// Goes on to the next tile; the first one's place is {0, 0, true}.
+  __host__ __device__ void advance(Place& at) const {
+    if (!at.in_grid) {
+      ++at.part;
+      return;
+    }
+    at.first_row += rows_per_tile;
+    if (at.first_row < down) return;
+    at.first_row = 0;
+    if (++at.part == parts) at = {0, 0, false};
   }
   /// The token in a slot of a tile of `width` slots; −1 where there is none.
   __host__ __device__ int token(const Place& at, int slot, int width) const {
@@ -62,6 +74,8 @@ inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width)
   c.tiles_per_part = (c.down + c.rows_per_tile - 1) / c.rows_per_tile;
   c.grid_tiles = c.parts * c.tiles_per_part;
   c.tiles = c.grid_tiles + (c.prefix + width - 1) / width;
+  c.whole = c.rows_per_tile * c.part_width == width && c.parts * c.part_width == c.across &&
+            c.down % c.rows_per_tile == 0 && c.prefix % width == 0;
   return c;
 }
 

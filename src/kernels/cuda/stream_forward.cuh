@@ -1,23 +1,81 @@
 #pragma once
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/stream_distance.cuh"
+#include "kernels/cuda/stream_direct.cuh"
+#include "kernels/cuda/stream_rings.cuh"
 
-/// Attention forward on Hopper: one warpgroup takes 64 queries of a head and walks over all keys.
+/// Attention forward on Hopper without bias or with a direct one: one warpgroup takes 64 queries of
+/// a head and walks over all keys.
 namespace sape2::kernels::cuda {
 
 template <BiasForm Form>
 struct StreamForwardLayout {
-  static constexpr bool kDistance = kIsDistance<Form>;
-  static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = kDistance ? 2 : 3;
-  static constexpr int kTileBytes = kColumns * 128;
-  static constexpr int kStageBytes = (kDistance ? 4 : 2) * kTileBytes;
-  static constexpr int kRowBytes =
-      (Form == BiasForm::none ? 1 : 3) * kStreamTile;  // q; x and y, or two panels of y
-  static constexpr int kNoteBytes = kDistance ? 2 * kColumns * 4 : 0;
-  static constexpr int kBytes =
-      kSharedAlignment + kRowBytes + kStages * (kStageBytes + kNoteBytes) + (kStages + 1) * 8;
+  static constexpr int kKStages = 2, kVStages = 2;
+  static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
+  static constexpr int kBarriers = kKStages + kVStages + 1;
+  __host__ __device__ static int y_panels(const StreamColumns& columns) {
+    return Form == BiasForm::direct ? (columns.down + 63) / 64 : 0;
+  }
+  __host__ __device__ static int bytes(const StreamColumns& columns) {
+    return kSharedAlignment + (1 + y_panels(columns)) * kStreamTile + kRingBytes + kBarriers * 8;
+  }
+};
+
+/// The softmax of this lane's two rows. Weights are relative to a logit near the greatest so far;
+/// it moves only when a tile's weights become large, so tiles need no maximum of their own.
+struct LazySoftmax {
+  static constexpr float kLargest = 1024.0F;  // of a lane's sum over a tile
+  float scale;                                // from score to logit · log2(e)
+  // log2 of what weights are relative to, −∞: none yet; its negative, for which the first tile's
+  // weights are not finite.
+  float top[2] = {-INFINITY, -INFINITY}, shift[2] = {INFINITY, INFINITY};
+  float sum[2] = {0.0F, 0.0F}, tile_sum[2][2];
+
+  __device__ explicit LazySoftmax(float s) : scale(s) {}
+
+  __device__ void weigh(float (&weights)[8][4], const float (&scores)[8][4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) tile_sum[i / 2][i % 2] = 0.0F;
+#pragma unroll
+    for (int piece = 0; piece < 8; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weights[piece][e] = power_of_2(fmaf(scores[piece][e], scale, shift[e / 2]));
+        tile_sum[e / 2][e % 2] += weights[piece][e];
+      }
+  }
+  /// Whether a warp's weights are to be made again, not finite ones among them.
+  __device__ bool overflows() const {
+    return __any_sync(0xffffffffu, !(tile_sum[0][0] + tile_sum[0][1] <= kLargest) ||
+                                       !(tile_sum[1][0] + tile_sum[1][1] <= kLargest));
+  }
+  /// Goes to the greatest logit so far, and has `out` follow.
+  __device__ void move(const float (&scores)[8][4], float (&out)[8][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float greatest = -INFINITY;
+#pragma unroll
+      for (int piece = 0; piece < 8; ++piece)
+        greatest = fmaxf(greatest, fmaxf(scores[piece][2 * half], scores[piece][2 * half + 1]));
+      greatest = fmaxf(top[half], row_max(greatest) * scale);
+      // A row without any finite logit so far has nothing to be relative to.
+      const float rescale = greatest == -INFINITY ? 0.0F : power_of_2(top[half] - greatest);
+      top[half] = greatest;
+      shift[half] = greatest == -INFINITY ? 0.0F : -greatest;
+      sum[half] *= rescale;
+#pragma unroll
+      for (int piece = 0; piece < 8; ++piece) {
+        out[piece][2 * half] *= rescale;
+        out[piece][2 * half + 1] *= rescale;
+      }
+    }
+  }
+  __device__ void end_tile() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += tile_sum[half][0] + tile_sum[half][1];
+      if (top[half] == -INFINITY) shift[half] = INFINITY;
+    }
+  }
 };
 
 template <class T, BiasForm Form, int Wide>
@@ -25,149 +83,123 @@ __global__ void __launch_bounds__(kThreads, 3)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamForwardLayout<Form>;
-  constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
-  constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
-  constexpr int kSteps = Wide == 4 ? 2 : 4;  // sixteens of the vectors' entries
+  static_assert(!kIsDistance<Form>);
+  constexpr bool kDirect = Form == BiasForm::direct;
+  constexpr int kPieces = 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base;
   const auto& g = p.geometry;
   const auto& columns = params.columns;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const Lane lane;
-  const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
-  const int row = first_row + warp_row;  // of this lane: row and row + 8
+  const int first_row = block.row_tile * kRowTile;
+  const int row = first_row + threadIdx.x / 32 * 16 + lane.g;  // of this lane: row and row + 8
 
   unsigned char* const rows = aligned_shared(unaligned);
-  unsigned char* const stages = rows + Layout::kRowBytes;
-  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(
-      stages + Layout::kStages * (Layout::kStageBytes + Layout::kNoteBytes));
-  CopyBarrier* const rows_arrived = arrived + Layout::kStages;
-  const KeyRing<T, Layout, StreamForward> keys{params, block, stages, arrived};
+  unsigned char* const rings = rows + kStreamTile;
+  unsigned char* const panels_y = rings + Layout::kRingBytes;
+  const int y_panels = Layout::y_panels(columns);
+  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(panels_y + y_panels * kStreamTile);
+  CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward> keys{
+      params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
-  const Tile<T> x_rows{rows + kStreamTile, kRowTile, 64};
-  const Tile<T> y_rows{rows + (kDirect ? 1 : 2) * kStreamTile, kRowTile, kDirect ? 128 : 64};
-  if (columns.part_width * columns.rows_per_tile < kColumns)
-    clear_shared(stages, Layout::kStages * Layout::kStageBytes);
+  if (columns.part_width * columns.rows_per_tile < kRowTile)
+    clear_shared(rings, Layout::kRingBytes);
   if (threadIdx.x == 0)
-    for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived + i);
+    for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const int y_panels = kDirect ? (columns.down + 63) / 64 : 1;
-    expect_bytes(rows_arrived, kStreamTile * (1 + (kDistance ? 2 : kDirect ? y_panels : 0)));
+    expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
-    if constexpr (kDistance) {
-      copy_box(x_rows.data, params.x, block.vectors(first_row), rows_arrived);
-      copy_box(y_rows.data, params.y, block.vectors(first_row), rows_arrived);
-    } else if constexpr (kDirect) {
-      for (int panel = 0; panel < y_panels; ++panel)
-        copy_box(y_rows.data + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
-                 rows_arrived);
-    }
+    for (int panel = 0; panel < y_panels; ++panel)
+      copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
+               rows_arrived);
     keys.load_first();
   }
 
-  const float scale = p.scale * kLog2E;
-  const float bias_factor = Form == BiasForm::none ? 0.0F
-                                                   : per_head(p.gain, block.head, 1.0F) *
-                                                         (p.inside ? p.scale : 1.0F) * kLog2E;
-  [[maybe_unused]] StreamDirect<T, Wide, true> direct(p, columns, block.batch_head, row, y_rows,
-                                                      bias_factor, nullptr);
-  [[maybe_unused]] std::conditional_t<kDistance, StreamDistance<kPieces>, int> distance[2];
-  if constexpr (kDistance)
-    for (int axis = 0; axis < 2; ++axis) distance[axis] = {p, block.batch_head, row, axis};
+  [[maybe_unused]] StreamDirect<T, Wide, true> direct(
+      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_y, nullptr);
   ColumnMask<kPieces> mask;
-  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
+  LazySoftmax softmax(p.scale * kLog2E);
   float out[8][4] = {};
+  float scores[kPieces][4], weights[kPieces][4];
+  FragmentA<T> fragments[kPieces / 2];
+  // Scores start from the bias, where there is one.
+  const auto prepare_scores = [&](int tile) {
+    hold(scores);
+    if constexpr (kDirect) {
+      const auto at = columns.place(tile);
+      if (at.in_grid && at.first_row == 0) direct.begin_part(p, block, row, at.part);
+      direct.start(scores, at);
+      hold(scores);
+    }
+  };
+  const auto weigh = [&](int tile) {
+    hold(scores);
+    if (!columns.whole) mask.apply(scores, columns, columns.place(tile), -INFINITY);
+    softmax.weigh(weights, scores);
+    hold(weights);
+  };
+  const auto finish_weights = [&] {
+    if (softmax.overflows()) {
+      softmax.move(scores, out);
+      softmax.weigh(weights, scores);
+    }
+    softmax.end_tile();
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+      fragments[k] = as_a<T>(weights[2 * k], weights[2 * k + 1]);
+  };
+
   wait_for_boxes(rows_arrived, 0);
-  for (int tile = 0; tile < columns.tiles; ++tile) {
-    const auto at = columns.place(tile);
-    keys.await(tile);
-
-    float logits[kPieces][4];
-    [[maybe_unused]] float square[2][kDistance ? kPieces : 1][4];
-    begin_products();
-    start_row_product(logits, queries, keys.tile(tile, 0));
-    if constexpr (kDistance) {
-      start_row_product<kSteps>(square[0], x_rows, keys.tile(tile, 2));
-      start_row_product<kSteps>(square[1], y_rows, keys.tile(tile, 3));
-    }
-    if constexpr (kDirect)
-      if (at.in_grid && at.first_row == 0) direct.begin_part(at.part);
-    end_products();
-    hold(logits);
-
-    constexpr float kNoShift[2] = {0.0F, 0.0F};
-    if (kDirect && at.in_grid) {
-      if constexpr (kDirect) direct.add(logits, at.first_row, scale, kNoShift);
-    } else {
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
-    }
-    if constexpr (kDistance) {
-      hold(square[0]);
-      hold(square[1]);
-      distance[0].squares(square[0], keys.norms(tile), row, tile * kColumns);
-      distance[1].squares(square[1], keys.norms(tile) + kColumns, row, tile * kColumns);
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          logits[piece][e] =
-              fmaf(root_of_distance(square[0][piece][e]) + root_of_distance(square[1][piece][e]),
-                   bias_factor, logits[piece][e]);
-    }
-    mask.apply(logits, columns, at, -INFINITY);
-
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = maximum[half];
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-        top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
-      top = row_max(top);
-      // A row without any finite logit so far has no maximum to subtract.
-      const float shift = top == -INFINITY ? 0.0F : top;
-      // Maxima seldom move once some tiles are done.
-      if (__any_sync(0xffffffffu, top != maximum[half])) {
-        const float rescale = power_of_2(maximum[half] - shift);
-        maximum[half] = top;
-        sum[half] *= rescale;
-#pragma unroll
-        for (int piece = 0; piece < 8; ++piece) {
-          out[piece][2 * half] *= rescale;
-          out[piece][2 * half + 1] *= rescale;
-        }
-      }
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          logits[piece][e] = power_of_2(logits[piece][e] - shift);
-          sum[half] += logits[piece][e];
-        }
-    }
-    FragmentA<T> weights[kPieces / 2];
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) weights[k] = as_a<T>(logits[2 * k], logits[2 * k + 1]);
+  prepare_scores(0);
+  keys.await_k(0);
+  begin_products();
+  start_row_product<4, kDirect>(scores, queries, keys.k(0));
+  end_products();
+  weigh(0);
+  finish_weights();
+  __syncthreads();
+  // The scores of a tile are made together with the last tile's part of the result, which goes on
+  // while they become weights.
+  for (int tile = 1; tile < columns.tiles; ++tile) {
+    prepare_scores(tile);
+    keys.await_k(tile);
+    keys.await_v(tile - 1);
     hold(out);
     begin_products();
-    start_column_product<T>(out, weights, keys.tile(tile, 1));
-    end_products();
+    start_row_product<4, kDirect>(scores, queries, keys.k(tile));
+    commit_products();
+    start_column_product<T>(out, fragments, keys.v(tile - 1));
+    commit_products();
+    // Copies into what was free when the last tile was done, by threads that would only wait now.
+    if (threadIdx.x == 0) keys.load_k(tile - 1 + Layout::kKStages);
+    if (threadIdx.x == 32 && tile > 1) keys.load_v(tile - 2 + Layout::kVStages);
+    wait_for_products<1>();
+    weigh(tile);
+    wait_for_products<0>();
     hold(out);
-    keys.release(tile);
+    keep(fragments);
+    finish_weights();
+    __syncthreads();
   }
+  keys.await_v(columns.tiles - 1);
+  hold(out);
+  begin_products();
+  start_column_product<T>(out, fragments, keys.v(columns.tiles - 1));
+  end_products();
+  hold(out);
 
   const auto out_head = head_of<T>(p.out, block.image, block.head);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int token = row + 8 * half;
-    const float whole = row_sum(sum[half]);
+    const float whole = row_sum(softmax.sum[half]);
     if (token >= g.tokens) continue;
     if (lane.t == 0 && p.softmax != nullptr)
-      p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * kLn2, whole};
+      p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
     store_row(out_head.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
   }
 #endif

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stream_tiles.cuh"
+#include "kernels/cuda/stream_direct.cuh"
 
 /// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias a
 /// tile of grid rows, see StreamColumns), walks over all queries and gathers dk and dv. No bias, or
@@ -10,56 +10,92 @@ namespace sape2::kernels::cuda {
 template <BiasForm Form>
 struct StreamKeysLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
-  static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = 2;
+  static constexpr int kColumns = kStreamColumns;
+  static constexpr int kStages = kDirect ? 2 : 3;
   static constexpr int kTileBytes = kColumns * 128;
-  static constexpr int kStageBytes = (kDirect ? 3 : 2) * kTileBytes;
+  // Of the tile's queries: q, dout; x; y of the eight grid rows among which the block's are; pairs
+  // of log2(Σ e^logit) and dout · out.
+  static constexpr int kX = 2 * kTileBytes, kY = kX + (kDirect ? kTileBytes : 0);
+  static constexpr int kYBytes = kDirect ? kColumns * 16 : 0;
+  static constexpr int kNotes = kY + kYBytes, kNoteBytes = kColumns * 8;
+  static constexpr int kCopied = kNotes + kNoteBytes;
+  static constexpr int kStageBytes = round_up(kCopied, kSharedAlignment);
   static constexpr int kRowBytes = 2 * kStreamTile;  // k, v
-  // Of the columns, a tile ahead, two buffers: −log2(Σ e^logit) plus the y part of the bias for up
-  // to eight grid rows, the same without bias, dout · out.
-  static constexpr int kShifts = kDirect ? 9 : 1;
-  static constexpr int kNotes = (kShifts + 1) * kColumns;
-  static constexpr int kNoteBytes = 2 * kNotes * 4;
   static constexpr int kBytes =
-      kSharedAlignment + kRowBytes + kStages * kStageBytes + kNoteBytes + (kStages + 1) * 8;
+      kSharedAlignment + kRowBytes + kStages * kStageBytes + (kStages + 1) * 8;
 };
 
-/// What keys need to know of one query, read one tile ahead; of its y, `Rows` numbers: those of
-/// every other grid row of the block's keys, from `first_y` on.
-template <class T, int Rows>
-struct QueryNotes {
-  float lse, delta;  // log2(Σ e^logit), dout · out
-  float y[Rows];
+/// The bias of a warp's 16 keys, whose eights each stand in one grid row, and a tile of queries:
+/// products of what each key takes of a query's vectors with those vectors.
+template <class T>
+struct KeysBias {
+  std::uint32_t x_address, y_address;  // of this lane's row in the first tile
+  // Of A: the ratio where a key takes from, its high part and what that lacks.
+  FragmentA<T> x[2];  // the first eight keys' place and the second's
+  std::uint32_t y[2][2];
+  bool in_two_parts;
 
-  __device__ QueryNotes(const BackwardParams& p, std::int64_t batch_head, int token, int first_y,
-                        int last_y) {
-    const auto& f = p.forward;
-    const std::int64_t place =
-        batch_head * f.geometry.padded_tokens + min(token, f.geometry.padded_tokens - 1);
-    const float2 pair = reinterpret_cast<const float2*>(p.delta)[place];
-    lse = pair.x;
-    delta = pair.y;
-    const T* const from = static_cast<const T*>(f.vectors.y) + place * f.vectors.width_y;
+  __device__ KeysBias(float ratio, const StreamColumns& keys, const StreamColumns::Place& own,
+                      const unsigned char* tile_x, const unsigned char* tile_y) {
+    const Lane lane;
+    const InTwoParts<T> parts(ratio);
+    in_two_parts = parts.low != 0.0F;
+    int place[2];  // along the grid row, in pieces of eight
 #pragma unroll
-    for (int i = 0; i < Rows; ++i)
-      y[i] = first_y + 2 * i <= last_y ? widen(from[first_y + 2 * i]) : 0.0F;
+    for (int half = 0; half < 2; ++half) {
+      const int slot = threadIdx.x / 32 * 16 + half * 8, row = slot / keys.part_width;
+      const bool patches =
+          own.in_grid && row < keys.rows_per_tile && own.first_row + row < keys.down;
+      place[half] = patches ? (slot - row * keys.part_width) / 8 : 0;
+      const int down = patches ? own.first_row % 8 + row : -1;  // among the eight of y
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        const float value = part == 0 ? parts.high : parts.low;
+        x[part].r[half] = x[part].r[2 + half] = 0;
+        x[part].r[3 * half] = patches ? on_diagonal<T>(value) : 0;
+        y[part][half] =
+            pack<T>(down == 2 * lane.t ? value : 0.0F, down == 2 * lane.t + 1 ? value : 0.0F);
+      }
+    }
+    // Lanes 0 … 7 and 16 … 23 give queries' rows at the first eight keys' place, the others at the
+    // second's; of y, 32 queries' rows.
+    const int number = threadIdx.x % 32, query = number / 16 * 8 + number % 8;
+    x_address = shared_address(tile_x) + query * 128 +
+                ((number / 8 % 2 ? place[1] : place[0]) ^ query % 8) * 16;
+    y_address = shared_address(tile_y) + number * 16;
+  }
+  __device__ void start(float (&c)[8][4], int offset) const {
+    add<true>(c, offset, x[0], y[0]);
+    if (in_two_parts) add<false>(c, offset, x[1], y[1]);
+  }
+  template <bool First>
+  __device__ void add(float (&c)[8][4], int offset, const FragmentA<T>& by_x,
+                      const std::uint32_t (&by_y)[2]) const {
+    constexpr float kNothing[4] = {};
+#pragma unroll
+    for (int four = 0; four < 2; ++four) {
+      std::uint32_t queries[4];
+      load_pieces(queries, y_address + offset + four * 32 * 16);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (First) {
+          multiply_onto<T>(c[4 * four + i], by_y[0], by_y[1], queries[i], kNothing);
+        } else {
+          multiply_add_eight<T>(c[4 * four + i], by_y[0], by_y[1], queries[i]);
+        }
+      }
+    }
+#pragma unroll
+    for (int piece = 0; piece < 8; piece += 2) {
+      std::uint32_t queries[4];
+      load_pieces(queries, x_address + offset + piece * 1024);
+      multiply_add<T>(c[piece], by_x, {queries[0], queries[1]});
+      multiply_add<T>(c[piece + 1], by_x, {queries[2], queries[3]});
+    }
   }
 };
 
-/// x of a tile of queries at the places of eight keys: pairs of queries 2t, 2t+1 for key g, eight
-/// queries after eight.
-template <class T>
-__device__ void queries_x(std::uint32_t (&pairs)[8], const Tile<T>& x, int first_entry) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(pairs[4 * half]), "=r"(pairs[4 * half + 1]), "=r"(pairs[4 * half + 2]),
-                   "=r"(pairs[4 * half + 3])
-                 : "r"(shared_address(x.piece(32 * half + lane, first_entry / 8))));
-}
-
-template <class T, BiasForm Form, int Wide>
+template <class T, BiasForm Form>
 __global__ void __launch_bounds__(kThreads, 3)
     stream_keys_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -79,9 +115,8 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   unsigned char* const rows = aligned_shared(unaligned);
   unsigned char* const stages = rows + Layout::kRowBytes;
-  float* const notes = reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes);
   CopyBarrier* const arrived =
-      reinterpret_cast<CopyBarrier*>(reinterpret_cast<char*>(notes) + Layout::kNoteBytes);
+      reinterpret_cast<CopyBarrier*>(stages + Layout::kStages * Layout::kStageBytes);
   CopyBarrier* const rows_arrived = arrived + Layout::kStages;
   const Tile<T> k_rows{rows, kRowTile, 64}, v_rows{rows + kStreamTile, kRowTile, 64};
   const auto tile_of = [&](int stage, int index) {
@@ -91,16 +126,26 @@ __global__ void __launch_bounds__(kThreads, 3)
   StreamColumns::Place own{};
   if constexpr (kDirect) own = keys.place(block.row_tile);
   const int first_row = block.row_tile * kRowTile;
-  const auto load_tile = [&](int tile) {
+  // Each warp starts a share of a tile's copies.
+  const auto load_tile = [&](int tile, int share) {
     const int stage = tile % Layout::kStages, first = tile * kColumns;
+    unsigned char* const to = stages + stage * Layout::kStageBytes;
     CopyBarrier* const barrier = arrived + stage;
-    expect_bytes(barrier, Layout::kStageBytes);
-    copy_box(tile_of(stage, 0).data, params.q_columns, block.tokens(first), barrier);
-    copy_box(tile_of(stage, 1).data, params.dout_columns, block.tokens(first), barrier);
-    if constexpr (kDirect) {
-      const int part = own.in_grid ? own.part : 0;
-      copy_box(tile_of(stage, 2).data, params.x_columns,
-               block.vectors(first, part * keys.part_width), barrier);
+    if (share == 0) {
+      expect_bytes(barrier, Layout::kCopied);
+      copy_box(to, params.q, block.tokens(first), barrier);
+    } else if (share == 1) {
+      copy_box(to + Layout::kTileBytes, params.dout, block.tokens(first), barrier);
+    } else if (share == 2) {
+      copy_bytes(to + Layout::kNotes,
+                 params.base.delta + 2 * (block.batch_head * g.padded_tokens + first),
+                 Layout::kNoteBytes, barrier);
+      if constexpr (kDirect)
+        copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.first_row / 8 * 8),
+                 barrier);
+    } else if constexpr (kDirect) {
+      copy_box(to + Layout::kX, params.x,
+               block.vectors(first, own.in_grid ? own.part * keys.part_width : 0), barrier);
     }
   };
   if (kDirect && keys.part_width * keys.rows_per_tile < kRowTile)
@@ -120,123 +165,102 @@ __global__ void __launch_bounds__(kThreads, 3)
       copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
       copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
     }
-    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_tile(tile);
+    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile)
+      for (int share = 0; share < kWarps; ++share) load_tile(tile, share);
   }
 
   const float scale = p.scale * kLog2E;
-  const float factor = Form == BiasForm::none
-                           ? 0.0F
-                           : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
-  // Where the eight keys of each half of the warp's rows stand, and which shift they take.
-  [[maybe_unused]] int entry[2] = {0, 0}, shift_row[2] = {0, 0};
-  [[maybe_unused]] float x_factor[2] = {0.0F, 0.0F};
-  if constexpr (kDirect) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int slot = warp * 16 + half * 8, down = slot / keys.part_width;
-      const bool patches =
-          own.in_grid && down < keys.rows_per_tile && own.first_row + down < keys.down;
-      entry[half] = patches ? slot - down * keys.part_width : 0;
-      shift_row[half] = patches ? down : Layout::kShifts - 1;
-      x_factor[half] = patches ? factor * kLog2E : 0.0F;
-    }
-  }
-  // A thread takes one query and, of a direct bias's up to eight grid rows, every other one.
-  static_assert(!kDirect || kThreads == 2 * kColumns);
-  const int first_y = own.first_row + threadIdx.x / kColumns;
-  const int last_y =
-      kDirect && own.in_grid ? min(own.first_row + keys.rows_per_tile, keys.down) - 1 : -1;
-  constexpr int kRowsY = kDirect && Wide == 0 ? 4 : 1;
-  using Notes = QueryNotes<T, kRowsY>;
-  const auto note = [&](int tile, const Notes& query) {
-    float* const to = notes + tile % 2 * Layout::kNotes;
-    const int column = threadIdx.x % kColumns;
-    if (threadIdx.x < kColumns) {
-      to[(Layout::kShifts - 1) * kColumns + column] = -query.lse;
-      to[Layout::kShifts * kColumns + column] = query.delta;
-    }
-    if constexpr (kDirect) {
-#pragma unroll
-      for (int i = 0; i < kRowsY; ++i)
-        if (first_y + 2 * i <= last_y)
-          to[(threadIdx.x / kColumns + 2 * i) * kColumns + column] =
-              fmaf(factor * kLog2E, query.y[i], -query.lse);
-    }
-  };
-  const auto query_notes = [&](int tile) {
-    return Notes(params.base, block.batch_head, tile * kColumns + threadIdx.x % kColumns, first_y,
-                 last_y);
-  };
-
-  note(0, query_notes(0));
-  float dk[8][4] = {}, dv[8][4] = {};
-  wait_for_boxes(rows_arrived, 0);
-  __syncthreads();
-  for (int tile = 0; tile < tiles; ++tile) {
+  [[maybe_unused]] const KeysBias<T> bias(kDirect ? bias_ratio(p, block.head) : 0.0F, keys, own,
+                                          stages + Layout::kX, stages + Layout::kY);
+  float weight[kPieces][4], gradient[kPieces][4], dk[8][4] = {}, dv[8][4] = {};
+  FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
+  const auto prepare_scores = [&](int tile) {
     const int stage = tile % Layout::kStages;
     wait_for_boxes(arrived + stage, tile / Layout::kStages);
-
-    float weight[kPieces][4], gradient[kPieces][4];
-    begin_products();
-    start_row_product(weight, k_rows, tile_of(stage, 0));
-    commit_products();
-    start_row_product(gradient, v_rows, tile_of(stage, 1));
-    commit_products();
-    const Notes next = query_notes(tile + 1);
-    const float* const own_notes = notes + tile % 2 * Layout::kNotes + 2 * lane.t;
-    wait_for_products<1>();
     hold(weight);
-
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      [[maybe_unused]] std::uint32_t x[8];
-      if constexpr (kDirect) queries_x(x, tile_of(stage, 2), entry[half]);
-      const float* const shifts = own_notes + shift_row[half] * kColumns;
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
-        float2 shift = *reinterpret_cast<const float2*>(shifts + piece * 8);
-        if constexpr (kDirect) {
-          const float2 along_x = unpack<T>(x[piece]);
-          shift.x = fmaf(x_factor[half], along_x.x, shift.x);
-          shift.y = fmaf(x_factor[half], along_x.y, shift.y);
-        }
-        weight[piece][2 * half] = power_of_2(fmaf(weight[piece][2 * half], scale, shift.x));
-        weight[piece][2 * half + 1] = power_of_2(fmaf(weight[piece][2 * half + 1], scale, shift.y));
-      }
+    if constexpr (kDirect) {
+      bias.start(weight, stage * Layout::kStageBytes);
+      hold(weight);
     }
-    FragmentA<T> fragments[kPieces / 2];
+  };
+  // Of two neighbouring queries, log2(Σ e^logit) and dout · out.
+  const auto note = [&](int stage, int piece) {
+    return reinterpret_cast<const float4*>(stages + stage * Layout::kStageBytes +
+                                           Layout::kNotes)[piece * 4 + lane.t];
+  };
+  const auto weigh = [&](int stage, int first_piece) {
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) fragments[k] = as_a<T>(weight[2 * k], weight[2 * k + 1]);
-
-    wait_for_products<0>();
-    hold(gradient);
-    hold(dv);
-    begin_products();
-    start_column_product<T>(dv, fragments, tile_of(stage, 1));
-    commit_products();
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 delta =
-          *reinterpret_cast<const float2*>(own_notes + Layout::kShifts * kColumns + piece * 8);
+    for (int piece = first_piece; piece < first_piece + kPieces / 2; ++piece) {
+      const float4 pair = note(stage, piece);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - (e % 2 ? delta.y : delta.x));
+        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, e % 2 ? -pair.z : -pair.x));
     }
-    FragmentA<T> dfragments[kPieces / 2];
+    hold(weight);
+  };
+  // The second half of a tile: its gradients, which had to wait for the registers of the last
+  // tile's fragments. Weights and their gradients become fragments together, so that few numbers
+  // wait at once.
+  const auto make_fragments = [&](int stage, int tile_to_load) {
+    begin_products();
+    start_row_product(gradient, v_rows, tile_of(stage, 1));
+    commit_products();
+    if (lane.g == 0 && lane.t == 0 && tile_to_load < tiles) load_tile(tile_to_load, warp);
+    weigh(stage, kPieces / 2);
+    wait_for_products<0>();
+    hold(gradient);
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
+    for (int k = 0; k < kPieces / 2; ++k) {
+#pragma unroll
+      for (int piece = 2 * k; piece < 2 * k + 2; ++piece) {
+        const float4 pair = note(stage, piece);
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - (e % 2 ? pair.w : pair.y));
+      }
+      fragments[k] = as_a<T>(weight[2 * k], weight[2 * k + 1]);
       dfragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
+    }
+  };
+
+  wait_for_boxes(rows_arrived, 0);
+  prepare_scores(0);
+  begin_products();
+  start_row_product<4, kDirect>(weight, k_rows, tile_of(0, 0));
+  end_products();
+  hold(weight);
+  weigh(0, 0);
+  make_fragments(0, tiles);
+  for (int tile = 1; tile < tiles; ++tile) {
+    const int stage = tile % Layout::kStages, before = (tile - 1) % Layout::kStages;
+    prepare_scores(tile);
+    hold(dv);
     hold(dk);
     begin_products();
-    start_column_product<T>(dk, dfragments, tile_of(stage, 0));
+    start_row_product<4, kDirect>(weight, k_rows, tile_of(stage, 0));
     commit_products();
-    if (tile + 1 < tiles) note(tile + 1, next);
+    start_column_product<T>(dv, fragments, tile_of(before, 1));
+    start_column_product<T>(dk, dfragments, tile_of(before, 0));
+    commit_products();
+    wait_for_products<1>();
+    hold(weight);
+    weigh(stage, 0);
     wait_for_products<0>();
     hold(dk);
     hold(dv);
+    keep(fragments);
+    keep(dfragments);
     __syncthreads();
-    if (threadIdx.x == 0 && tile + Layout::kStages < tiles) load_tile(tile + Layout::kStages);
+    make_fragments(stage, tile - 1 + Layout::kStages);
   }
+  hold(dv);
+  hold(dk);
+  begin_products();
+  start_column_product<T>(dv, fragments, tile_of((tiles - 1) % Layout::kStages, 1));
+  start_column_product<T>(dk, dfragments, tile_of((tiles - 1) % Layout::kStages, 0));
+  end_products();
+  hold(dk);
+  hold(dv);
 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

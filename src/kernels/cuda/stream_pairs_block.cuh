@@ -8,8 +8,7 @@ namespace sape2::kernels::cuda {
 
 inline constexpr int kPairThreads = 3 * kThreads;
 inline constexpr int kPairRegisters = 65536 / kPairThreads / 8 * 8;  // of a thread, to begin with
-inline constexpr int kPairColumns = kStreamColumns<BiasForm::distance>,
-                     kPairPieces = kPairColumns / 8;
+inline constexpr int kPairColumns = kStreamColumns, kPairPieces = kPairColumns / 8;
 
 /// Places in shared memory, in bytes from its beginning.
 struct StreamPairsLayout {

@@ -2,7 +2,8 @@
 
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/rows_delta.cuh"
-#include "kernels/cuda/stream_tiles.cuh"
+#include "kernels/cuda/stream_direct.cuh"
+#include "kernels/cuda/stream_rings.cuh"
 
 /// Attention backward on Hopper, queries along rows: one warpgroup takes 64 queries, walks over all
 /// keys and gathers dq, the vectors' gradients and dgain. No bias, or the direct form.
@@ -10,87 +11,87 @@ namespace sape2::kernels::cuda {
 
 template <BiasForm Form>
 struct StreamQueriesLayout {
-  static constexpr bool kDistance = false, kDirect = Form == BiasForm::direct;
-  static constexpr int kColumns = kStreamColumns<Form>;
-  static constexpr int kStages = 2;
-  static constexpr int kTileBytes = kColumns * 128;
-  static constexpr int kStageBytes = 2 * kTileBytes, kNoteBytes = 0;
+  static constexpr bool kDirect = Form == BiasForm::direct;
+  static constexpr int kKStages = 3, kVStages = 2;
+  static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
   static constexpr int kScratch = kRowTile * 4;
-  // The direct form's x as numbers, and one or two panels of y.
-  static constexpr int kDirectX = kDirect ? kRowTile * 64 * 4 : 0;
+  static constexpr int kBarriers = kKStages + kVStages + 1;
+  // The direct form's vectors: of x a panel for each part of the grid's columns.
+  __host__ __device__ static int x_panels(const StreamColumns& columns) {
+    return kDirect ? columns.parts : 0;
+  }
   __host__ __device__ static int y_panels(const StreamColumns& columns) {
     return kDirect ? (columns.down + 63) / 64 : 0;
   }
   __host__ __device__ static int bytes(const StreamColumns& columns) {
-    return kSharedAlignment + kRowBytes + kStages * kStageBytes + kDirectX +
-           y_panels(columns) * kStreamTile + kScratch + (kStages + 1) * 8;
+    return kSharedAlignment + kRowBytes + kRingBytes +
+           (x_panels(columns) + y_panels(columns)) * kStreamTile + kScratch + kBarriers * 8;
   }
 };
-
-/// Whether a lane's x stay in registers: of grid rows of 32, they are few.
-template <int Wide>
-inline constexpr bool kKeepsX = Wide > 0 && Wide <= 4;
 
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
 struct StreamDirectGradient {
-  using Direct = StreamDirect<T, Wide, kKeepsX<Wide>>;
-  static constexpr int kPieces = 8, kStored = Direct::kStored;
+  static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
+  static constexpr int kRows = RowsY<T, Wide>::kRows;
+  const BackwardParams& p;
+  const StreamColumns& columns;
+  std::int64_t token;  // of this lane's first row
+  float factor;        // from logit to bias
+  std::uint32_t one;   // 1 on a diagonal
   float sum_x[kStored][4];
-  T* dx[2];  // of this lane's rows
-  T* dy[2];
-  float factor;  // from logit to bias
   float with_bias = 0.0F;
+  T* dy;  // of this lane's first row
 
-  __device__ StreamDirectGradient(const BackwardParams& p, std::int64_t batch_head, int row,
-                                  float f)
-      : factor(f) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t token = batch_head * p.forward.geometry.padded_tokens + row + 8 * half;
-      dx[half] = static_cast<T*>(p.dx) + token * p.forward.vectors.width_x;
-      dy[half] = static_cast<T*>(p.dy) + token * p.forward.vectors.width_y;
-    }
+  __device__ StreamDirectGradient(const BackwardParams& params, const StreamColumns& all,
+                                  std::int64_t row, float f)
+      : p(params),
+        columns(all),
+        token(row),
+        factor(f),
+        one(on_diagonal<T>(1.0F)),
+        dy(static_cast<T*>(params.dy) + row * params.forward.vectors.width_y) {
+    clear_x();
   }
-  __device__ void begin_part() {
+  __device__ void clear_x() {
 #pragma unroll
     for (int piece = 0; piece < kStored; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e) sum_x[piece][e] = 0.0F;
   }
   /// Adds a tile of the grid; columns without a token must have gradient 0.
-  __device__ void add(const float (&gradient)[kPieces][4], const Direct& bias, int part,
-                      int first_row) {
+  __device__ void add(const FragmentA<T> (&gradient)[kPieces / 2], const RowsY<T, Wide>& y,
+                      const StreamColumns::Place& at) {
     const Lane lane;
-    PieceWalk<Wide> walk(bias.columns);
-    float sum_y[2] = {0.0F, 0.0F};
+    const std::uint32_t ones = pack<T>(1.0F, 1.0F);
+    PieceWalk<Wide> walk(columns);
+    // Column g of this product's result is grid row g of the tile.
+    float sum_y[4] = {0.0F, 0.0F, 0.0F, 0.0F};
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
+    for (int k = 0; k < kPieces / 2; ++k) {
+      FragmentB<T> rows;
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        sum_x[piece % kStored][e] += gradient[piece][e];
-        sum_y[e / 2] += gradient[piece][e];
+      for (int i = 0; i < 2; ++i, walk.next()) {
+        multiply_add_eight<T>(sum_x[(2 * k + i) % kStored], gradient[k].r[2 * i],
+                              gradient[k].r[2 * i + 1], one);
+        rows.r[i] = lane.g == walk.row ? ones : 0;
       }
-      const int grid_row = first_row + walk.row;
-      walk.next();
-      if (walk.across != 0) continue;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float sum = row_sum(sum_y[half]);
-        sum_y[half] = 0.0F;
-        if (lane.t == 0 && grid_row < bias.columns.down) {
-          with_bias = fmaf(sum, bias.along_y(grid_row, half), with_bias);
-          T& to = dy[half][grid_row];
-          to = narrow<T>(fmaf(factor, sum, part == 0 ? 0.0F : widen(to)));
-        }
-      }
+      multiply_add<T>(sum_y, gradient[k], rows);
     }
+    // Two grid rows a lane, of the lanes that have any.
+    const int here = kRows > 0 ? kRows : columns.rows_per_tile;
+    const int first = at.first_row + 2 * lane.t;
+    if (2 * lane.t < here && first < columns.down) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        add_y(sum_y[2 * half], sum_y[2 * half + 1], y, half, at.part, first, here);
+    }
+    __syncwarp();
   }
   /// Writes what a part of the grid's columns has summed up.
-  __device__ void end_part(const Direct& bias, int part) {
+  __device__ void end_part(int part) {
     const Lane lane;
-    const auto& columns = bias.columns;
     const int wide = PieceWalk<Wide>(columns).wide;
 #pragma unroll
     for (int piece = 0; piece < kStored; ++piece) {
@@ -106,9 +107,33 @@ struct StreamDirectGradient {
       for (int e = 0; e < 4; ++e) {
         const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
         if (column >= columns.across) continue;
-        with_bias = fmaf(sum_x[piece][e], widen(bias.x[e / 2][column]), with_bias);
-        dx[e / 2][column] = narrow<T>(factor * sum_x[piece][e]);
+        const std::int64_t place = (token + e / 2 * 8) * p.forward.vectors.width_x + column;
+        if (p.dgain != nullptr)
+          with_bias = fmaf(sum_x[piece][e],
+                           widen(static_cast<const T*>(p.forward.vectors.x)[place]), with_bias);
+        static_cast<T*>(p.dx)[place] = narrow<T>(factor * sum_x[piece][e]);
       }
+    }
+    clear_x();
+  }
+
+ private:
+  /// Two neighbouring grid rows of one of the lane's rows. There may be no second one; its gradient
+  /// is then 0, and its place among the padding.
+  __device__ void add_y(float sum, float next, const RowsY<T, Wide>& y, int half, int part,
+                        int first, int here) {
+    T* const to = dy + half * 8 * p.forward.vectors.width_y + first;
+    if (p.dgain != nullptr) {
+      const T* const own = reinterpret_cast<const T*>(y.at(first) + half * 1024);
+      with_bias = fmaf(sum, widen(own[0]), with_bias);
+      if (here > 1 && first + 1 < columns.down) with_bias = fmaf(next, widen(own[1]), with_bias);
+    }
+    if (here > 1) {
+      auto& pair = *reinterpret_cast<std::uint32_t*>(to);
+      const float2 before = part == 0 ? make_float2(0.0F, 0.0F) : unpack<T>(pair);
+      pair = pack<T>(fmaf(factor, sum, before.x), fmaf(factor, next, before.y));
+    } else {
+      *to = narrow<T>(fmaf(factor, sum, part == 0 ? 0.0F : widen(*to)));
     }
   }
 };
@@ -120,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   using Layout = StreamQueriesLayout<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
-  constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
+  constexpr int kPieces = 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
@@ -131,121 +156,146 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int row = first_row + warp_row;
 
   unsigned char* const rows = aligned_shared(unaligned);
-  unsigned char* const stages = rows + Layout::kRowBytes;
-  unsigned char* const direct_x = stages + Layout::kStages * Layout::kStageBytes;
-  unsigned char* const direct_y = direct_x + Layout::kDirectX;
-  const int y_panels = Layout::y_panels(columns);
-  float* const scratch = reinterpret_cast<float*>(direct_y + y_panels * kStreamTile);
+  unsigned char* const rings = rows + Layout::kRowBytes;
+  unsigned char* const panels_x = rings + Layout::kRingBytes;
+  const int x_panels = Layout::x_panels(columns), y_panels = Layout::y_panels(columns);
+  unsigned char* const panels_y = panels_x + x_panels * kStreamTile;
+  float* const scratch = reinterpret_cast<float*>(panels_y + y_panels * kStreamTile);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
-  CopyBarrier* const rows_arrived = arrived + Layout::kStages;
+  CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
-  const Tile<T> y_rows{direct_y, kRowTile, 128};
-  const KeyRing<T, Layout, StreamBackward> keys{params, block, stages, arrived};
-  if (columns.part_width * columns.rows_per_tile < kColumns)
-    clear_shared(stages, Layout::kStages * Layout::kStageBytes);
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamBackward> keys{
+      params, block, rings, arrived};
+  if (columns.part_width * columns.rows_per_tile < kRowTile)
+    clear_shared(rings, Layout::kRingBytes);
   if (threadIdx.x == 0)
-    for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived + i);
+    for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
-    expect_bytes(rows_arrived, Layout::kRowBytes + y_panels * kStreamTile);
+    expect_bytes(rows_arrived, Layout::kRowBytes + (x_panels + y_panels) * kStreamTile);
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
     copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
-    if constexpr (kDirect) {
-      for (int panel = 0; panel < y_panels; ++panel)
-        copy_box(y_rows.data + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
-                 rows_arrived);
-    }
+    for (int panel = 0; panel < x_panels; ++panel)
+      copy_box(panels_x + panel * kStreamTile, params.x,
+               block.vectors(first_row, panel * columns.part_width), rows_arrived);
+    for (int panel = 0; panel < y_panels; ++panel)
+      copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
+               rows_arrived);
     keys.load_first();
   }
 
+  float shift[2] = {INFINITY, INFINITY}, delta[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    if (row + 8 * half < g.tokens) {
+      const SoftmaxRow softmax = p.softmax[block.batch_head * g.tokens + row + 8 * half];
+      shift[half] = softmax.maximum * kLog2E + log_of_2(softmax.sum);
+    }
   // dout · out of the rows, for this pass and the next.
   rows_delta<T, 64>(params.base, block.image, block.head, first_row, scratch);
   __syncthreads();
-  float shift[2] = {INFINITY, INFINITY}, delta[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int token = row + 8 * half;
     delta[half] = scratch[warp_row + 8 * half];
-    if (token < g.tokens) {
-      const SoftmaxRow softmax = p.softmax[block.batch_head * g.tokens + token];
-      shift[half] = softmax.maximum * kLog2E + log_of_2(softmax.sum);
-    }
     if (lane.t == 0)
-      reinterpret_cast<float2*>(params.base.delta)[block.batch_head * g.padded_tokens + token] =
+      reinterpret_cast<float2*>(
+          params.base.delta)[block.batch_head * g.padded_tokens + row + 8 * half] =
           make_float2(shift[half], delta[half]);
   }
-  __syncthreads();
 
   const float scale = p.scale * kLog2E;
-  const float factor = Form == BiasForm::none
-                           ? 0.0F
-                           : per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F);
-  [[maybe_unused]] StreamDirect<T, Wide, kKeepsX<Wide>> direct(p, columns, block.batch_head, row,
-                                                               y_rows, factor * kLog2E,
-                                                               reinterpret_cast<float*>(direct_x));
-  [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(params.base, block.batch_head, row,
-                                                                 factor);
+  [[maybe_unused]] const StreamDirect<T, Wide, false> direct(
+      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_y, panels_x);
+  [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(
+      params.base, columns, block.batch_head * g.padded_tokens + row,
+      kDirect ? bias_factor(p, block.head) : 0.0F);
   ColumnMask<kPieces> mask;
-  float dq[8][4] = {};
-  wait_for_boxes(rows_arrived, 0);
-  for (int tile = 0; tile < columns.tiles; ++tile) {
-    const auto at = columns.place(tile);
-    keys.await(tile);
-
-    float weight[kPieces][4], gradient[kPieces][4];
-    begin_products();
-    start_row_product(weight, queries, keys.tile(tile, 0));
-    commit_products();
-    start_row_product(gradient, douts, keys.tile(tile, 1));
-    commit_products();
-    if constexpr (kDirect)
-      if (at.in_grid && at.first_row == 0) {
-        direct.begin_part(at.part);
-        direct_gradient.begin_part();
-      }
-    wait_for_products<1>();
+  float weight[kPieces][4], gradient[kPieces][4], dq[8][4] = {};
+  FragmentA<T> fragments[kPieces / 2];
+  StreamColumns::Place at{0, 0, true};
+  const auto prepare_scores = [&](int tile) {
     hold(weight);
-
-    if (kDirect && at.in_grid) {
-      if constexpr (kDirect) direct.add(weight, at.first_row, scale, shift);
-    } else {
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) weight[piece][e] = fmaf(weight[piece][e], scale, -shift[e / 2]);
+    if constexpr (kDirect) {
+      direct.start(weight, at);
+      hold(weight);
     }
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) weight[piece][e] = power_of_2(weight[piece][e]);
-    mask.apply(weight, columns, at, 0.0F);
-
-    wait_for_products<0>();
-    hold(gradient);
+    keys.await_k(tile);
+    keys.await_v(tile);
+  };
+  // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
+  const auto weigh = [&] {
+    hold(weight);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - delta[e / 2]);
-    FragmentA<T> fragments[kPieces / 2];
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-      fragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
+        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, -shift[e / 2]));
+    if (!columns.whole) mask.apply(weight, columns, at, 0.0F);
+    hold(weight);
+  };
+  const auto make_fragments = [&] {
+    hold(gradient);
     hold(dq);
-    begin_products();
-    start_column_product<T>(dq, fragments, keys.tile(tile, 0));
-    commit_products();
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k) {
+#pragma unroll
+      for (int piece = 2 * k; piece < 2 * k + 2; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - delta[e / 2]);
+      fragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
+    }
+  };
+  // Before further products are started, which these would have to wait for.
+  const auto add_vectors = [&] {
     if constexpr (kDirect)
       if (at.in_grid) {
-        direct_gradient.add(gradient, direct, at.part, at.first_row);
-        if (tile + 1 == (at.part + 1) * columns.tiles_per_part)
-          direct_gradient.end_part(direct, at.part);
+        direct_gradient.add(fragments, direct.y, at);
+        if (at.first_row + columns.rows_per_tile >= columns.down) direct_gradient.end_part(at.part);
       }
-    wait_for_products<0>();
+  };
+
+  wait_for_boxes(rows_arrived, 0);
+  prepare_scores(0);
+  begin_products();
+  start_row_product<4, kDirect>(weight, queries, keys.k(0));
+  commit_products();
+  start_row_product(gradient, douts, keys.v(0));
+  commit_products();
+  wait_for_products<1>();
+  weigh();
+  wait_for_products<0>();
+  make_fragments();
+  __syncthreads();
+  for (int tile = 1; tile < columns.tiles; ++tile) {
+    add_vectors();
+    at = columns.place(tile);
+    prepare_scores(tile);
     hold(dq);
-    keys.release(tile);
+    begin_products();
+    start_row_product<4, kDirect>(weight, queries, keys.k(tile));
+    commit_products();
+    start_column_product<T>(dq, fragments, keys.k(tile - 1));
+    start_row_product(gradient, douts, keys.v(tile));
+    commit_products();
+    // Copies into what was free when the last tile was done, by threads that would only wait now.
+    if (threadIdx.x == 0 && tile > 1) keys.load_k(tile - 2 + Layout::kKStages);
+    if (threadIdx.x == 32) keys.load_v(tile - 1 + Layout::kVStages);
+    wait_for_products<1>();
+    weigh();
+    wait_for_products<0>();
+    keep(fragments);
+    make_fragments();
+    __syncthreads();
   }
+  hold(dq);
+  begin_products();
+  start_column_product<T>(dq, fragments, keys.k(columns.tiles - 1));
+  commit_products();
+  add_vectors();
+  wait_for_products<0>();
+  hold(dq);
 
   const auto to = head_of<T>(params.base.dq, block.image, block.head);
 #pragma unroll

@@ -5,7 +5,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/wgmma.cuh"
 
-/// What the streaming kernels share: the block's place, its ring of tiles, and the biases.
+/// What the streaming kernels share: the block's place, and which columns of a tile are tokens.
 namespace sape2::kernels::cuda {
 
 inline constexpr int kStreamTile = kRowTile * 128;  // bytes of 64 rows
@@ -47,60 +47,6 @@ __device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamC
   return (at.in_grid ? columns.part_width * columns.rows_per_tile : width) * 128;
 }
 
-/// A ring of tiles of keys: k, v and, with distances, the keys' vectors and their squared lengths.
-template <class T, class Layout, class Params>
-struct KeyRing {
-  static constexpr int kNoteBytes = Layout::kNoteBytes;
-  const Params& params;
-  const StreamBlock& block;
-  unsigned char* stages;
-  CopyBarrier* arrived;
-
-  __device__ Tile<T> tile(int number, int index) const {
-    return {stages + number % Layout::kStages * Layout::kStageBytes + index * Layout::kTileBytes,
-            Layout::kColumns, 64};
-  }
-  /// Squared lengths, of x and behind them of y.
-  __device__ float* norms(int number) const {
-    return reinterpret_cast<float*>(stages + Layout::kStages * Layout::kStageBytes +
-                                    number % Layout::kStages * kNoteBytes);
-  }
-  /// One thread starts the copies of a tile.
-  __device__ void load(int number) const {
-    const auto& columns = params.columns;
-    const auto at = columns.place(number);
-    const auto box = keys_box(block, columns, at, Layout::kColumns);
-    CopyBarrier* const barrier = arrived + number % Layout::kStages;
-    expect_bytes(barrier, 2 * keys_box_bytes(columns, at, Layout::kColumns) + kNoteBytes +
-                              (Layout::kDistance ? 2 * Layout::kTileBytes : 0));
-    copy_box(tile(number, 0).data, at.in_grid ? params.k : params.k_prefix, box, barrier);
-    copy_box(tile(number, 1).data, at.in_grid ? params.v : params.v_prefix, box, barrier);
-    if constexpr (Layout::kDistance) {
-      const int first = number * Layout::kColumns;
-      const auto& g = params.base.geometry;
-      const auto& vectors = params.base.vectors;
-      const std::int64_t token = block.batch_head * g.padded_tokens + first;
-      copy_box(tile(number, 2).data, params.x_columns, block.vectors(first), barrier);
-      copy_box(tile(number, 3).data, params.y_columns, block.vectors(first), barrier);
-      copy_bytes(norms(number), vectors.norm_x + token, kNoteBytes / 2, barrier);
-      copy_bytes(norms(number) + Layout::kColumns, vectors.norm_y + token, kNoteBytes / 2, barrier);
-    }
-  }
-  __device__ void load_first() const {
-    for (int number = 0; number < min(Layout::kStages, params.columns.tiles); ++number)
-      load(number);
-  }
-  /// Once the tile is no longer needed, the next one may take its place.
-  __device__ void release(int number) const {
-    __syncthreads();
-    if (threadIdx.x == 0 && number + Layout::kStages < params.columns.tiles)
-      load(number + Layout::kStages);
-  }
-  __device__ void await(int number) const {
-    wait_for_boxes(arrived + number % Layout::kStages, number / Layout::kStages);
-  }
-};
-
 /// Slots that no copy fills must hold zeros: a weight of 0 does not silence what is no number.
 __device__ inline void clear_shared(unsigned char* data, int bytes) {
   for (int i = threadIdx.x; i < bytes / 16; i += kThreads)
@@ -116,7 +62,7 @@ struct ColumnMask {
   /// Puts `empty` where there is no token.
   __device__ void apply(float (&c)[Pieces][4], const StreamColumns& columns,
                         const StreamColumns::Place& at, float empty) {
-    if (columns.full(at, Pieces * 8)) return;
+    if (columns.whole || columns.full(at, Pieces * 8)) return;
     if (!at.in_grid || at.first_row == 0 || at.first_row + columns.rows_per_tile > columns.down)
       find(columns, at);
 #pragma unroll
@@ -131,111 +77,6 @@ struct ColumnMask {
 #pragma unroll 1
     for (int i = 0; i < 2 * Pieces; ++i)
       if (columns.token(at, i / 2 * 8 + first + i % 2, Pieces * 8) >= 0) tokens |= 1U << i;
-  }
-};
-
-// ------------------------------------------------------------------------------- direct form
-
-/// Walks over the 8-wide pieces of a tile: how far along its grid row each is. `Wide`: pieces of a
-/// grid row (or its part) where that is known beforehand, else 0; known, nothing of it is left at
-/// run time.
-template <int Wide>
-struct PieceWalk {
-  int wide, across = 0, row = 0;
-
-  __device__ explicit PieceWalk(const StreamColumns& columns)
-      : wide(Wide > 0 ? Wide : columns.part_width / 8) {}
-  __device__ void next() {
-    ++across;
-    if (across == wide) {
-      across = 0;
-      ++row;
-    }
-  }
-};
-
-/// Queries along rows, keys along grid columns: x_i of a lane's places stays the same from tile to
-/// tile, in registers or, where those are short, in shared memory; y_i is one number a grid row.
-template <class T, int Wide, bool InRegisters>
-struct StreamDirect {
-  static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
-  static constexpr int kSharedBytes = InRegisters ? 0 : kRowTile * kPieces * 8 * 4;
-  const StreamColumns& columns;
-  const T* x[2];  // of this lane's rows
-  Tile<T> y;      // of the block's rows
-  float factor;   // from bias to logit · log2(e)
-  float* shared_x;
-  float along_x[InRegisters ? kStored : 1][4];
-
-  __device__ StreamDirect(const AttentionParams& p, const StreamColumns& all,
-                          std::int64_t batch_head, int row, const Tile<T>& rows_y, float f,
-                          float* shared)
-      : columns(all), y(rows_y), factor(f), shared_x(shared) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      x[half] = static_cast<const T*>(p.vectors.x) +
-                (batch_head * p.geometry.padded_tokens + row + 8 * half) * p.vectors.width_x;
-  }
-
-  __device__ static int block_row(int half) {
-    return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * half;
-  }
-  /// Where a lane's pair lies; rows are shifted against one another to fall into different banks.
-  __device__ float2& pair_x(int piece, int half) const {
-    const int row = block_row(half), column = piece * 8 + 2 * (threadIdx.x % 4);
-    return *reinterpret_cast<float2*>(shared_x + row * kPieces * 8 + (column ^ row % 4 * 8));
-  }
-  /// A lane reads what it wrote itself.
-  __device__ void begin_part(int part) {
-    const Lane lane;
-    PieceWalk<Wide> walk(columns);
-#pragma unroll
-    for (int piece = 0; piece < kStored; ++piece, walk.next()) {
-      float all[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = part * columns.part_width + walk.across * 8 + 2 * lane.t + e % 2;
-        all[e] = column < columns.across ? factor * widen(x[e / 2][column]) : 0.0F;
-      }
-      if constexpr (InRegisters) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) along_x[piece][e] = all[e];
-      } else {
-        pair_x(piece, 0) = make_float2(all[0], all[1]);
-        pair_x(piece, 1) = make_float2(all[2], all[3]);
-      }
-    }
-  }
-  /// y of one of this lane's rows at a grid row; 0 below the grid.
-  __device__ float along_y(int grid_row, int half) const {
-    return grid_row < columns.down ? widen(y.at(block_row(half), grid_row)) : 0.0F;
-  }
-
-  /// logit · log2(e) − shift for one tile of scores.
-  __device__ void add(float (&c)[kPieces][4], int first_row, float scale,
-                      const float (&shift)[2]) const {
-    PieceWalk<Wide> walk(columns);
-    float base[2] = {0.0F, 0.0F};
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece, walk.next()) {
-      if (walk.across == 0) {
-        base[0] = fmaf(factor, along_y(first_row + walk.row, 0), -shift[0]);
-        base[1] = fmaf(factor, along_y(first_row + walk.row, 1), -shift[1]);
-      }
-      float own_x[4];
-      if constexpr (InRegisters) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) own_x[e] = along_x[piece % kStored][e];
-      } else {
-        const float2 top = pair_x(piece % kStored, 0), bottom = pair_x(piece % kStored, 1);
-        own_x[0] = top.x;
-        own_x[1] = top.y;
-        own_x[2] = bottom.x;
-        own_x[3] = bottom.y;
-      }
-#pragma unroll
-      for (int e = 0; e < 4; ++e) c[piece][e] = fmaf(c[piece][e], scale, own_x[e] + base[e / 2]);
-    }
   }
 };
 

@@ -17,7 +17,7 @@ struct BoxedTensor {
   bool is_bfloat16;
   std::int64_t sizes[5];
   std::int64_t strides[4];  // of dimensions 1 … 4, in elements
-  int box[3];               // of dimensions 0 … 2; 1 of the others; rows of 128 bytes
+  int box[3];  // of dimensions 0 … 2; 1 of the others; rows of 128 bytes, others are not swizzled
 };
 
 /// False where the driver knows no such thing or refuses.
@@ -37,16 +37,16 @@ bool make_token_map(const ConstView& view, const Geometry& g, int first, int acr
                          map);
 }
 
-/// Axis vectors of `entries` numbers; boxes of 64 of them for `box_tokens` tokens.
+/// Axis vectors of `entries` numbers; boxes of 64 of them, or fewer, for `box_tokens` tokens.
 template <class T>
 bool make_vector_map(const void* vectors, const Geometry& g, int entries, int width, int box_tokens,
-                     CUtensorMap* map) {
+                     CUtensorMap* map, int box_entries = 64) {
   const std::int64_t head = std::int64_t(g.padded_tokens) * width;
   return make_tensor_map({.data = vectors,
                           .is_bfloat16 = std::is_same_v<T, Bf16>,
                           .sizes = {entries, g.padded_tokens, 1, g.batch_heads, 1},
                           .strides = {width, head, head, head * g.batch_heads},
-                          .box = {64, box_tokens, 1}},
+                          .box = {box_entries, box_tokens, 1}},
                          map);
 }
 

@@ -58,6 +58,15 @@ __device__ inline void end_products() {
   wait_for_products<0>();
 }
 
+/// The matrix unit reads fragments until the wait that precedes this; until then nothing else may
+/// take their registers.
+template <class T, int Pieces>
+__device__ void keep(const FragmentA<T> (&a)[Pieces]) {
+#pragma unroll
+  for (int k = 0; k < Pieces; ++k)
+    asm volatile("" ::"r"(a[k].r[0]), "r"(a[k].r[1]), "r"(a[k].r[2]), "r"(a[k].r[3]) : "memory");
+}
+
 /// Keeps the compiler from moving reads of a result to before the wait that precedes this.
 template <int Pieces>
 __device__ void hold(float (&c)[Pieces][4]) {
@@ -157,15 +166,16 @@ __device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint
 }
 #undef SAPE2_REGISTER_PRODUCT
 
-/// Starts c = a · bᵀ over `Steps` sixteens of k; all of one panel of 64 columns, by descriptors.
-template <class T, int Steps = 4, int Pieces>
+/// Starts c = a · bᵀ over `Steps` sixteens of k, or c += that; all of one panel of 64 columns, by
+/// descriptors.
+template <class T, int Steps = 4, bool Add = false, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], std::uint64_t a, std::uint64_t b) {
 #pragma unroll
-  for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, k > 0);
+  for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, Add || k > 0);
 }
-template <int Steps = 4, class T, int Pieces>
+template <int Steps = 4, bool Add = false, class T, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
-  start_row_product<T, Steps>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
+  start_row_product<T, Steps, Add>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
 /// Starts c += a · b, `a` fragments of a result, its columns along the rows of b.
 template <class T, int KPieces>

@@ -44,6 +44,25 @@ TEST(StreamColumns, EveryTokenStandsInOneSlot) {
       }
 }
 
+/// Kernels walk from tile to tile instead of dividing.
+TEST(StreamColumns, WalkingMeetsEveryTile) {
+  for (const auto& grid : kGrids)
+    for (const auto form : {BiasForm::none, BiasForm::direct})
+      for (const int width : {32, 64}) {
+        const auto columns = stream_columns(geometry(grid), form, width);
+        StreamColumns::Place walked{0, 0, true};
+        bool whole = true;
+        for (int tile = 0; tile < columns.tiles; ++tile, columns.advance(walked)) {
+          const auto at = columns.place(tile);
+          EXPECT_EQ(walked.part, at.part);
+          EXPECT_EQ(walked.first_row, at.first_row);
+          EXPECT_EQ(walked.in_grid, at.in_grid);
+          whole = whole && columns.full(at, width);
+        }
+        EXPECT_EQ(columns.whole, whole);
+      }
+}
+
 /// Masks of a tile's columns are found once and serve the tiles below.
 TEST(StreamColumns, TilesHaveTheSlotsOfTheOneAbove) {
   for (const auto& grid : kGrids)

@@ -1,0 +1,243 @@
+#pragma once
+
+#include "kernels/cuda/stream_tiles.cuh"
+
+/// The direct form, b_in = x_i[column of n] + y_i[row of n], in the streaming kernels. Tiles of
+/// keys are whole grid rows padded to eights (StreamColumns), so eight neighbouring keys are eight
+/// neighbouring entries of x. A product with a diagonal of 8×8 takes a piece of x, two numbers a
+/// register, to where the scores are gathered, and a piece of the logits' gradients to the sums of
+/// x's gradient: one instruction for four numbers a lane. The scores' product starts from the bias.
+namespace sape2::kernels::cuda {
+
+/// From the bias to the scores, which are multiplied by `scale` afterwards.
+__device__ inline float bias_ratio(const AttentionParams& p, int head) {
+  return per_head(p.gain, head, 1.0F) / (p.inside ? 1.0F : p.scale);
+}
+/// From the bias to the logits.
+__device__ inline float bias_factor(const AttentionParams& p, int head) {
+  return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
+}
+
+/// A pair of this lane's in an 8×8 piece of A or B: `value` where column and row are the same.
+template <class T>
+__device__ std::uint32_t on_diagonal(float value) {
+  const Lane lane;
+  return pack<T>(lane.g == 2 * lane.t ? value : 0.0F, lane.g == 2 * lane.t + 1 ? value : 0.0F);
+}
+
+/// A number as the sum of two of type T; `low` is 0 where one is enough.
+template <class T>
+struct InTwoParts {
+  float high, low;
+  __device__ explicit InTwoParts(float value) : high(widen(narrow<T>(value))), low(value - high) {}
+};
+
+/// to = a · b + c over eight of k: rows g, g+8 of A at columns 2t, rows 2t of B.
+template <class T>
+__device__ void multiply_onto(float (&to)[4], std::uint32_t a_top, std::uint32_t a_bottom,
+                              std::uint32_t b, const float (&c)[4]) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%8,%9,%10};"
+        : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+        : "r"(a_top), "r"(a_bottom), "r"(b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%8,%9,%10};"
+        : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+        : "r"(a_top), "r"(a_bottom), "r"(b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+  }
+}
+/// c += a · b over eight of k.
+template <class T>
+__device__ void multiply_add_eight(float (&c)[4], std::uint32_t a_top, std::uint32_t a_bottom,
+                                   std::uint32_t b) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a_top), "r"(a_bottom), "r"(b));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a_top), "r"(a_bottom), "r"(b));
+  }
+}
+/// Four pieces of 8×8, one a register; lane 8i + r gives the address of row r of piece i.
+__device__ inline void load_pieces(std::uint32_t (&to)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address));
+}
+
+/// Walks over the 8-wide pieces of a tile: how far along its grid row each is. `Wide`: pieces of a
+/// grid row (or its part) where that is known beforehand, else 0; known, nothing of it is left at
+/// run time.
+template <int Wide>
+struct PieceWalk {
+  int wide, across = 0, row = 0;
+
+  __device__ explicit PieceWalk(const StreamColumns& columns)
+      : wide(Wide > 0 ? Wide : columns.part_width / 8) {}
+  __device__ void next() {
+    ++across;
+    if (across == wide) {
+      across = 0;
+      ++row;
+    }
+  }
+};
+
+/// The y of this lane's two rows, from panels of 64 entries in shared memory.
+template <class T, int Wide>
+struct RowsY {
+  // Grid rows in a tile; 0: known at run time only.
+  static constexpr int kRows = Wide > 0 ? 8 / Wide : 0;
+  const unsigned char* rows;
+
+  __device__ explicit RowsY(const unsigned char* panels)
+      : rows(panels + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) * 128) {}
+  /// Where entry `grid_row` of the first row lies; that of the second lies 1024 bytes on.
+  __device__ const unsigned char* at(int grid_row) const {
+    const int piece = grid_row / 8 % 8 ^ threadIdx.x % 32 / 4;
+    return rows + grid_row / 64 * kStreamTile + piece * 16 + grid_row % 8 * 2;
+  }
+  /// What a product of four numbers a lane starts from, `factor` times y: at one grid row or, where
+  /// a tile has two, at both.
+  __device__ void read(float (&to)[2][4], int grid_row, float factor) const {
+    const unsigned char* const from = at(grid_row);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (kRows == 2) {
+        const float2 pair = unpack<T>(*reinterpret_cast<const std::uint32_t*>(from + half * 1024));
+        to[0][2 * half] = factor * pair.x;
+        to[1][2 * half] = factor * pair.y;
+        to[1][2 * half + 1] = copy_of(to[1][2 * half]);
+      } else {
+        to[0][2 * half] = factor * widen(*reinterpret_cast<const T*>(from + half * 1024));
+      }
+      to[0][2 * half + 1] = copy_of(to[0][2 * half]);
+    }
+  }
+
+ private:
+  /// In a register of its own, so that four neighbours serve several products as they are.
+  __device__ static float copy_of(float x) {
+    float y;
+    asm volatile("mov.b32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+};
+
+/// Queries along rows, keys along grid columns: x_i of a lane's places stays the same from tile to
+/// tile, in registers or, where those are short, in shared memory, one panel a part of the grid;
+/// y_i is one number a grid row.
+template <class T, int Wide, bool InRegisters>
+struct StreamDirect {
+  static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
+  const StreamColumns& columns;
+  float ratio;
+  std::uint32_t high, low;  // the ratio's two parts, each on a diagonal
+  bool in_two_parts;
+  RowsY<T, Wide> y;
+  std::uint32_t x_address;  // of this lane's row, if x is in shared memory
+  std::uint32_t along_x[InRegisters ? kStored : 1][2];
+
+  __device__ StreamDirect(const StreamColumns& all, float r, const unsigned char* panels_y,
+                          const unsigned char* panels_x)
+      : columns(all), ratio(r), y(panels_y) {
+    const InTwoParts<T> parts(ratio);
+    high = on_diagonal<T>(parts.high);
+    low = on_diagonal<T>(parts.low);
+    in_two_parts = parts.low != 0.0F;
+    // Pieces of a row are exchanged by the row's number; piece 0, or 1 for the other lanes.
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
+    x_address = shared_address(panels_x) + row * 128 + (lane / 16 ^ row % 8) * 16;
+  }
+
+  /// A product needs numbers even where it multiplies by 0, so nothing beyond the grid is read.
+  __device__ void begin_part(const AttentionParams& p, const StreamBlock& block, int row,
+                             int part) {
+    static_assert(InRegisters);
+    const T* const from = static_cast<const T*>(p.vectors.x) +
+                          (block.batch_head * p.geometry.padded_tokens + row) * p.vectors.width_x;
+    PieceWalk<Wide> walk(columns);
+#pragma unroll
+    for (int piece = 0; piece < kStored; ++piece, walk.next()) {
+      const int column = part * columns.part_width + walk.across * 8 + 2 * (threadIdx.x % 4);
+      const int inside = columns.across - column;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        std::uint32_t pair = 0;
+        if (inside > 0)
+          pair =
+              *reinterpret_cast<const std::uint32_t*>(from + 8 * half * p.vectors.width_x + column);
+        along_x[piece][half] = inside == 1 ? pair & 0xffffu : pair;
+      }
+    }
+  }
+  /// x at two neighbouring pieces of a tile.
+  __device__ void pieces_x(std::uint32_t (&to)[2][2], int part, int piece, int across,
+                           int next_across) const {
+    if constexpr (InRegisters) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i / 2][i % 2] = along_x[(piece + i / 2) % kStored][i % 2];
+    } else {
+      std::uint32_t address = x_address + part * kStreamTile;
+      if constexpr (Wide > 0 && Wide % 2 == 0) {
+        address ^= across * 16;  // an even piece and the one behind it
+      } else {
+        address ^= threadIdx.x % 32 < 16 ? across * 16 : (next_across ^ 1) * 16;
+      }
+      std::uint32_t both[4];
+      load_pieces(both, address);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i / 2][i % 2] = both[i];
+    }
+  }
+
+  /// The bias of one tile as scores; 0 for prefix tokens.
+  __device__ void start(float (&c)[kPieces][4], const StreamColumns::Place& at) const {
+    const float factor = at.in_grid ? ratio : 0.0F;
+    const std::uint32_t by = at.in_grid ? high : 0;
+    const int part = at.in_grid ? at.part : 0;
+    PieceWalk<Wide> walk(columns);
+    float along_y[2][4];
+    y.read(along_y, at.first_row, factor);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; piece += 2) {
+      auto behind = walk;
+      behind.next();
+      std::uint32_t x[2][2];
+      pieces_x(x, part, piece, walk.across, behind.across);
+#pragma unroll
+      for (int i = 0; i < 2; ++i, walk.next()) {
+        if (Wide == 0 && walk.across == 0)
+          y.read(along_y, min(at.first_row + walk.row, columns.down - 1), factor);
+        const int grid_row = RowsY<T, Wide>::kRows == 2 ? walk.row % 2 : 0;
+        multiply_onto<T>(c[piece + i], x[i][0], x[i][1], by, along_y[grid_row]);
+      }
+    }
+    if (in_two_parts && at.in_grid) add_low_part(c, part);
+  }
+  __device__ void add_low_part(float (&c)[kPieces][4], int part) const {
+    PieceWalk<Wide> walk(columns);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; piece += 2) {
+      auto behind = walk;
+      behind.next();
+      std::uint32_t x[2][2];
+      pieces_x(x, part, piece, walk.across, behind.across);
+#pragma unroll
+      for (int i = 0; i < 2; ++i, walk.next())
+        multiply_add_eight<T>(c[piece + i], x[i][0], x[i][1], low);
+    }
+  }
+};
+
+}  // namespace sape2::kernels::cuda

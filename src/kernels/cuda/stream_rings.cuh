@@ -1,0 +1,60 @@
+#pragma once
+
+#include "kernels/cuda/stream_tiles.cuh"
+
+/// Tiles of keys for kernels that start a tile's scores while the tile before is still in work: k
+/// and v come and go at different times, so each has a ring and barriers of its own.
+namespace sape2::kernels::cuda {
+
+template <class T, BiasForm Form, int KStages, int VStages, class Params>
+struct KeyValueRings {
+  static constexpr int kTile = kStreamTile;
+  static constexpr int kBytes = (KStages + VStages) * kTile;
+  static constexpr int kBarriers = KStages + VStages;
+  const Params& params;
+  const StreamBlock& block;
+  unsigned char* data;
+  CopyBarrier* arrived;
+
+  __device__ Tile<T> k(int number) const { return {data + number % KStages * kTile, kRowTile, 64}; }
+  __device__ Tile<T> v(int number) const {
+    return {data + (KStages + number % VStages) * kTile, kRowTile, 64};
+  }
+  __device__ void await_k(int number) const {
+    wait_for_boxes(arrived + number % KStages, number / KStages);
+  }
+  __device__ void await_v(int number) const {
+    wait_for_boxes(arrived + KStages + number % VStages, number / VStages);
+  }
+  /// One thread starts a copy; nothing happens beyond the last tile.
+  __device__ void load_k(int number) const {
+    load(k(number), arrived + number % KStages, number, params.k, params.k_prefix);
+  }
+  __device__ void load_v(int number) const {
+    load(v(number), arrived + KStages + number % VStages, number, params.v, params.v_prefix);
+  }
+  __device__ void load_first() const {
+    for (int number = 0; number < max(KStages, VStages); ++number) {
+      if (number < KStages) load_k(number);
+      if (number < VStages) load_v(number);
+    }
+  }
+
+ private:
+  __device__ void load(const Tile<T>& to, CopyBarrier* barrier, int number, const CUtensorMap& grid,
+                       const CUtensorMap& prefix) const {
+    const auto& columns = params.columns;
+    if (number >= columns.tiles) return;
+    if constexpr (Form == BiasForm::direct) {
+      const auto at = columns.place(number);
+      expect_bytes(barrier, keys_box_bytes(columns, at, kRowTile));
+      copy_box(to.data, at.in_grid ? grid : prefix, keys_box(block, columns, at, kRowTile),
+               barrier);
+    } else {
+      expect_bytes(barrier, kTile);
+      copy_box(to.data, grid, block.tokens(number * kRowTile), barrier);
+    }
+  }
+};
+
+}  // namespace sape2::kernels::cuda
