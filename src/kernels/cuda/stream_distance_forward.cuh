@@ -97,7 +97,7 @@ struct StreamDistanceForward {
   /// tile's, once all have.
   __device__ bool all_read(int which, int tile) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(barrier(which));
+    if (is_chosen()) arrive(barrier(which));
     if (threadIdx.x != 0 || tile + 1 == tiles) return false;
     wait_for_boxes(barrier(which), tile);
     return true;
@@ -110,23 +110,33 @@ struct StreamDistanceForward {
     const float factor = per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E;
     const StreamDistance<kPieces> distance[2] = {{p, block.batch_head, row, 0},
                                                  {p, block.batch_head, row, 1}};
+    // A tile's values are added up beside the next tile's products; before the first, nothing is.
+    FragmentA<T> weights[kPieces / 2] = {};
     wait_for_boxes(barrier(Layout::rows), 0);
     for (int tile = 0; tile < tiles; ++tile) {
       float length[kPieces][4], along_y[kPieces][4], logits[kPieces][4];
+      wait_for_boxes(barrier(Layout::values), max(tile - 1, 0));
       wait_for_boxes(barrier(Layout::keys), tile);
       begin_products();
+      start_column_product<T>(out, weights, values());
+      commit_products();
       start_row_product<Steps>(length, own(Layout::x), other(Layout::x));
       commit_products();
       start_row_product<Steps>(along_y, own(Layout::y), other(Layout::y));
       commit_products();
+      wait_for_products<2>();
+      hold(out);
+      keep(weights);
+      begin_products();
       start_row_product(logits, own(Layout::q), other(Layout::q));
       commit_products();
+      if (tile > 0 && all_read(Layout::values_read, tile - 1)) load_values(tile);
       wait_for_products<2>();
       hold(length);
-      distance[0].squares(length, norms(0), row, tile * kColumns);
+      roots(length, distance[0], 0, tile, row);
       wait_for_products<1>();
       hold(along_y);
-      distance[1].squares(along_y, norms(1), row, tile * kColumns);
+      roots(along_y, distance[1], 1, tile, row);
       wait_for_products<0>();
       hold(logits);
       if (all_read(Layout::keys_read, tile)) load_keys(tile + 1);
@@ -135,21 +145,33 @@ struct StreamDistanceForward {
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           logits[piece][e] =
-              fmaf(root_of_distance(length[piece][e]) + root_of_distance(along_y[piece][e]), factor,
-                   logits[piece][e] * scale);
+              fmaf(length[piece][e] + along_y[piece][e], factor, logits[piece][e] * scale);
       if ((tile + 1) * kColumns > g.tokens) clear_padding(logits, tile);
-      FragmentA<T> weights[kPieces / 2];
       weigh(weights, logits);
-      wait_for_boxes(barrier(Layout::values), tile);
-      hold(out);
-      begin_products();
-      start_column_product<T>(out, weights, values());
-      end_products();
-      hold(out);
-      if (all_read(Layout::values_read, tile)) load_values(tile + 1);
     }
+    wait_for_boxes(barrier(Layout::values), tiles - 1);
+    begin_products();
+    start_column_product<T>(out, weights, values());
+    end_products();
+    hold(out);
   }
 
+  /// From products of an axis's vectors to distances.
+  __device__ static void roots(float (&c)[kPieces][4], const StreamDistance<kPieces>& distance,
+                               int axis, int tile, int row) {
+    distance.squares(c, norms(axis), row, tile * kColumns);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[piece][e] = root_of_distance(c[piece][e]);
+  }
+  /// Says that a product read them up to here.
+  __device__ static void keep(FragmentA<T> (&weights)[kPieces / 2]) {
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(weights[k].r[i])::"memory");
+  }
   /// Padding has no weight.
   __device__ void clear_padding(float (&logits)[kPieces][4], int tile) const {
     const int first = tile * kColumns + 2 * Lane().t;

@@ -168,21 +168,28 @@ struct StreamPairs {
   __device__ static int number(int tile, PairItem item) {
     return tile * kPairItems + static_cast<int>(item);
   }
-  __device__ void hand_over(int tile, PairItem item, const Fragments& fragments) const {
+  /// Makers hand over in turns. A barrier tells only neighbouring turns apart; after this, those of
+  /// the slots are no further.
+  __device__ static void begin_turn(int tile) {
+    if (tile > 0) wait_for_boxes(handed((tile - 1) % 2), (tile - 1) / 2);
+  }
+  __device__ static void end_turn(int tile) {
+    if (is_chosen()) arrive(handed(tile % 2));
+  }
+  __device__ void put(int tile, PairItem item, const Fragments& fragments) const {
     const int n = number(tile, item), index = n % Layout::kSlots, turn = n / Layout::kSlots;
-    // Makers hand over in turns. A barrier tells only neighbouring turns apart; after this, the
-    // slot's are.
-    if (item == PairItem::query_gradients && tile > 0)
-      wait_for_boxes(handed((tile - 1) % 2), (tile - 1) / 2);
     if (turn > 0) wait_for_boxes(emptied(index), turn - 1);
     const std::uint32_t first = lane_piece + index * kStreamTile;
 #pragma unroll
     for (int k = 0; k < kPairPieces / 2; ++k) store_fragment<T>(first ^ 32 * k, fragments[k]);
+  }
+  /// What has been put since the last time.
+  __device__ static void hand_over(int tile, PairItem first, PairItem last) {
     publish_to_matrix_unit();
     __syncwarp();
     if (!is_chosen()) return;
-    arrive(filled(index));
-    if (item == PairItem::omega_y) arrive(handed(tile % 2));
+    for (int n = number(tile, first); n <= number(tile, last); ++n)
+      arrive(filled(n % Layout::kSlots));
   }
   __device__ std::uint64_t await_item(int n) const {
     const int index = n % Layout::kSlots;

@@ -93,7 +93,6 @@ struct StreamPairWeights {
     if (pairs.params.base.dgain != nullptr) add_gain(query_gradients, length);
     if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
     if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
-    pairs.hand_over(tile, PairItem::query_gradients, query_gradients);
 
     // Of two neighbouring queries, log2(Σ e^logit) and dout · out.
     const float4* const column_notes = reinterpret_cast<const float4*>(pairs.note(tile)) + Lane().t;
@@ -109,7 +108,6 @@ struct StreamPairWeights {
     }
     as_fragments(weights, scores);
     if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
-    pairs.hand_over(tile, PairItem::key_weights, weights);
     wait_for_products<0>();
     hold(dweights);
 #pragma unroll
@@ -119,14 +117,22 @@ struct StreamPairWeights {
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= e % 2 ? pair.w : pair.y;
     }
     gradients(key_gradients, weights, dweights);
-    pairs.hand_over(tile, PairItem::key_gradients, key_gradients);
+    pairs.begin_turn(tile);
+    pairs.put(tile, PairItem::query_gradients, query_gradients);
+    pairs.put(tile, PairItem::key_weights, weights);
+    pairs.put(tile, PairItem::key_gradients, key_gradients);
+    pairs.hand_over(tile, PairItem::query_gradients, PairItem::key_gradients);
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         query_gradients[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
-    omega(query_gradients, inverse[0], tile, 0);
-    omega(query_gradients, inverse[1], tile, 1);
+    omega(query_gradients, inverse[0], 0);
+    omega(query_gradients, inverse[1], 1);
+    pairs.put(tile, PairItem::omega_x, inverse[0]);
+    pairs.put(tile, PairItem::omega_y, inverse[1]);
+    pairs.hand_over(tile, PairItem::omega_x, PairItem::omega_y);
+    pairs.end_turn(tile);
   }
 
   template <int Sixteens = 4>
@@ -160,7 +166,7 @@ struct StreamPairWeights {
   }
   /// ω = gradients of a pair both ways round / distance; its sums by a product with columns of
   /// ones, even ones for x, odd ones for y.
-  __device__ void omega(const Fragments& gradients, Fragments& inverse, int tile, int axis) {
+  __device__ void omega(const Fragments& gradients, Fragments& inverse, int axis) {
     const std::uint32_t one = Lane().g % 2 == axis ? pack<T>(1.0F, 1.0F) : 0;
     const FragmentB<T> ones{{one, one}};
 #pragma unroll
@@ -170,7 +176,6 @@ struct StreamPairWeights {
         inverse[k].r[i] = multiply_pairs<T>(gradients[k].r[i], inverse[k].r[i]);
       multiply_add<T>(omega_sums, inverse[k], ones);
     }
-    pairs.hand_over(tile, axis ? PairItem::omega_y : PairItem::omega_x, inverse);
   }
   __device__ void clear_padding(float (&c)[kPieces][4], int tile) const {
     const int first = tile * kPairColumns + 2 * Lane().t;
