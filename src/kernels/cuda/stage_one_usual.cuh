@@ -43,14 +43,15 @@ struct UsualBlock {
   std::int64_t batch_head;
   int first_line, last_line;
 
-  /// `blocks`: how many a head gets, at least axis.chunks.
-  __device__ UsualBlock(const StageOneParams& p, int axis_index, unsigned index, unsigned blocks)
-      : axis(p.axes[axis_index]), batch_head(index / blocks) {
-    const int lines = axis.chunk * axis.group;
-    first_line = (index - static_cast<unsigned>(batch_head) * blocks) * lines;
+  /// A head gets `blocks`, each of them `lines`.
+  __device__ UsualBlock(const StageOneParams& p, int axis_index, unsigned blocks, int lines)
+      : axis(p.axes[axis_index]) {
+    const unsigned index = blockIdx.x / blocks;
+    batch_head = index;
+    first_line = (blockIdx.x - index * blocks) * lines;
     last_line = min(first_line + lines, axis.lines);
-    image = static_cast<unsigned>(batch_head) / unsigned(p.geometry.heads);
-    head = static_cast<int>(batch_head) - image * p.geometry.heads;
+    image = index / unsigned(p.geometry.heads);
+    head = static_cast<int>(index) - image * p.geometry.heads;
   }
 };
 

@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
-  const UsualBlock block(p, params.axis, blockIdx.x, p.axes[params.axis].chunks);
+  const UsualBlock block(p, params.axis, p.axes[params.axis].chunks,
+                         p.axes[params.axis].chunk * p.axes[params.axis].group);
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
