@@ -99,6 +99,15 @@ TEST(Probes, RegionsAreMatchedByPlace) {
   }
 }
 
+TEST(Probes, EveryLayerHasFiguresOfItsOwn) {
+  const auto model_held = test::small_model("rpe");
+  const ProbeResult result = run_probe("region", *model_held, few_images());
+  const auto& rows = result.tables.at(0).rows;
+  ASSERT_GT(rows.size(), 2u);
+  EXPECT_NE(rows[0].values[2], rows[1].values[2]);
+  EXPECT_NE(rows[0].values[4], rows[1].values[4]);
+}
+
 TEST(Probes, AnEncodingWithoutBiasSaysSo) {
   const auto model_held = test::small_model("ape");
   nn::ViT& model = *model_held;

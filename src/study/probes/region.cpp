@@ -139,7 +139,8 @@ ProbeResult probe_region(nn::ViT& model, const ProbeOptions& options) {
     const at::Tensor bytes = scenes.dataset.images.narrow(0, begin, count);
     const ModelView view = view_model(model, train::normalised_images(model, bytes));
     pairs = pairs_of(scenes.masks.narrow(0, begin, count), vit);
-    if (sums.empty()) sums.assign(view.layers.size(), LayerSums(vit.rows() * vit.cols()));
+    // One by one: copies of tensors would share their numbers.
+    while (sums.size() < view.layers.size()) sums.emplace_back(vit.rows() * vit.cols());
     for (std::size_t i = 0; i < view.layers.size(); ++i) {
       const auto patches = static_cast<double>(vit.rows() * vit.cols());
       sums[i].bias.add(view.layers[i].bias.mean(1).cpu(), pairs);
