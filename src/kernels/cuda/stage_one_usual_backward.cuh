@@ -61,6 +61,42 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
   };
 
+  // c += dzᵀ · source, 16 rows of the table's gradient from all patches in work.
+  const auto add_tables = [&](float(&c)[kColumns][4], int first) {
+#pragma unroll
+    for (int tile = 0; tile < Lines::kWarps; ++tile) {
+      const int column = first - Lines::window(tile % Lines::kTiles * 16);
+      if (column < 0 || column >= Lines::kWindow) continue;
+      FragmentA<T> a;
+      load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
+      multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+    }
+  };
+  const auto store_tables = [&](float(&c)[kColumns][4], int first, bool add) {
+    float* const partial =
+        params.all.dtables[params.axis] + std::int64_t(blockIdx.x) * axis.positions * kUsualHead;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first + lane.g + 8 * half - Lines::table_begin(axis.length);
+      if (row < 0 || row >= axis.positions) continue;
+      auto* const to = reinterpret_cast<float2*>(partial + row * kUsualHead) + lane.t;
+      if (add) {
+#pragma unroll
+        for (int piece = 0; piece < kColumns; ++piece) {
+          const float2 there = to[piece * 4];
+          c[piece][2 * half] += there.x;
+          c[piece][2 * half + 1] += there.y;
+        }
+      }
+#pragma unroll
+      for (int piece = 0; piece < kColumns; ++piece)
+        to[piece * 4] = make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
+    }
+  };
+  // Short lines' tables are 16 rows a warp, summed up in registers.
+  constexpr bool kKeepsTable = Lines::kTableRows <= Lines::kRows;
+  const bool wants_tables = params.all.dtables[params.axis] != nullptr;
+  float dtable[kColumns][4] = {};
   float dscale = 0.0F, doffset = 0.0F;
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
     if (line > block.first_line) __syncthreads();
@@ -155,40 +191,21 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
-    if (params.all.dtables[params.axis] == nullptr) continue;
-    float* const partial =
-        params.all.dtables[params.axis] + std::int64_t(blockIdx.x) * axis.positions * kUsualHead;
+    if (wants_tables) {
+      if constexpr (kKeepsTable) {
+        add_tables(dtable, warp.first_row);
+      } else {
 #pragma unroll 1
-    for (int first = warp.first_row; first < Lines::kTableRows; first += Lines::kRows) {
+        for (int first = warp.first_row; first < Lines::kTableRows; first += Lines::kRows) {
 #pragma unroll
-      for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
-#pragma unroll
-      for (int tile = 0; tile < Lines::kWarps; ++tile) {
-        const int column = first - Lines::window(tile % Lines::kTiles * 16);
-        if (column < 0 || column >= Lines::kWindow) continue;
-        FragmentA<T> a;
-        load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
-        multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = first + lane.g + 8 * half - Lines::table_begin(axis.length);
-        if (row < 0 || row >= axis.positions) continue;
-        auto* const to = reinterpret_cast<float2*>(partial + row * kUsualHead) + lane.t;
-        if (line > block.first_line) {
-#pragma unroll
-          for (int piece = 0; piece < kColumns; ++piece) {
-            const float2 there = to[piece * 4];
-            c[piece][2 * half] += there.x;
-            c[piece][2 * half + 1] += there.y;
-          }
+          for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
+          add_tables(c, first);
+          store_tables(c, first, line > block.first_line);
         }
-#pragma unroll
-        for (int piece = 0; piece < kColumns; ++piece)
-          to[piece * 4] = make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
       }
     }
   }
+  if (kKeepsTable && wants_tables) store_tables(dtable, warp.first_row, false);
 
   float* const sums = reinterpret_cast<float*>(usual_shared);
   if (params.all.dgate_scale[params.axis] != nullptr) {
