@@ -98,6 +98,9 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   const bool wants_tables = params.all.dtables[params.axis] != nullptr;
   float dtable[kColumns][4] = {};
   float dscale = 0.0F, doffset = 0.0F;
+  // The second axis's launch may begin before the first one's is done; dq and dk are common to
+  // them.
+  let_next_begin();
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
     if (line > block.first_line) __syncthreads();
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
@@ -152,6 +155,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
     UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
+    if (line == block.first_line) wait_for_previous();
     dq.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
@@ -227,8 +231,12 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
   for (int axis = 0; axis < 2; ++axis)
     dispatch_usual_lines(axes[axis], p.stage.span, [&](auto lines) {
       using Lines = decltype(lines);
-      launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks, 1,
-             Lines::kThreads, kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
+      const std::int64_t blocks = p.stage.geometry.batch_heads * axes[axis].chunks;
+      if (axis == 0)
+        return launch(usual_backward_kernel<T, Lines>, blocks, 1, Lines::kThreads,
+                      kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
+      launch_overlapping<usual_backward_kernel<T, Lines>>(
+          blocks, Lines::kThreads, kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
     });
   return true;
 }
