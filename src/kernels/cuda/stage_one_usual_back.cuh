@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stage_one_usual.cuh"
+#include "kernels/cuda/stage_one_usual_positions.cuh"
 
 /// The pieces of the way back through stage 1, where sizes are known to the compiler.
 namespace sape2::kernels::cuda {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stage_one_usual.cuh"
+#include "kernels/cuda/stage_one_usual_positions.cuh"
 
 /// Stage 1 forward for usual calls, both axes in one grid where their lines are padded alike.
 namespace sape2::kernels::cuda {
