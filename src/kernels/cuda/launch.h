@@ -6,6 +6,8 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
+#include <atomic>
 #include <string>
 #include <type_traits>
 
@@ -40,6 +42,55 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int th
   kernel<<<dim3(static_cast<unsigned>(blocks), parts), threads, shared_bytes, stream>>>(
       arguments...);
   check(cudaGetLastError(), "launching a kernel");
+}
+
+/// Whether a kernel's code is Hopper's own on the current device. Asked once a device.
+template <auto Kernel>
+bool is_hopper_code() {
+  constexpr int kRemembered = 64;
+  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet, 1: no, 2: yes
+  int device = 0;
+  check(cudaGetDevice(&device), "asking for the current device");
+  if (device < kRemembered && known[device] != 0) return known[device] == 2;
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, Kernel), "asking for a kernel's architecture");
+  const bool is = attributes.binaryVersion >= 90;
+  if (device < kRemembered) known[device] = is ? 2 : 1;
+  return is;
+}
+
+/// As `launch`, but the kernel may begin when every block of the one before it has called
+/// let_next_begin; it must call wait_for_previous before it looks at what that one writes.
+template <auto Kernel, class Arguments>
+void launch_overlapping(std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
+                        const Arguments& arguments) {
+  if (!is_hopper_code<Kernel>())
+    return launch(Kernel, blocks, 1, threads, shared_bytes, stream, arguments);
+  if (shared_bytes > 48 * 1024)
+    check(cudaFuncSetAttribute(Kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+          "setting a kernel's shared memory");
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, Kernel, arguments), "launching a kernel");
+}
+
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /// Calls use(integral_constant) with the smallest compiled head size that holds `head_size`.

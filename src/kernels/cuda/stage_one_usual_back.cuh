@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stage_one_usual.cuh"
+#include "kernels/cuda/stage_one_usual_positions.cuh"
 
 /// The pieces of the way back through stage 1, where sizes are known to the compiler.
 namespace sape2::kernels::cuda {
@@ -217,10 +217,11 @@ struct UsualRows {
     step = 4 * to.along;
     left = line < axis.lines ? axis.length - place - lane / 8 : 0;
   }
+  /// From the cache that all multiprocessors share: another launch may just have written there.
   __device__ void read() {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (4 * i < left) old[i] = *reinterpret_cast<const uint4*>(at + i * step);
+      if (4 * i < left) old[i] = __ldcg(reinterpret_cast<const uint4*>(at + i * step));
   }
   /// Adds a result to what was read, by way of shared memory.
   __device__ void add(const float (&c)[kUsualHead / 8][4], unsigned char* staging, int pitch) {

@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
-  const UsualBlock block(p, params.axis, blockIdx.x, p.axes[params.axis].chunks);
+  const UsualBlock block(p, params.axis, p.axes[params.axis].chunks,
+                         p.axes[params.axis].chunk * p.axes[params.axis].group);
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
@@ -60,7 +61,46 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
   };
 
+  // c += dzᵀ · source, 16 rows of the table's gradient from all patches in work.
+  const auto add_tables = [&](float(&c)[kColumns][4], int first) {
+#pragma unroll
+    for (int tile = 0; tile < Lines::kWarps; ++tile) {
+      const int column = first - Lines::window(tile % Lines::kTiles * 16);
+      if (column < 0 || column >= Lines::kWindow) continue;
+      FragmentA<T> a;
+      load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
+      multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+    }
+  };
+  const auto store_tables = [&](float(&c)[kColumns][4], int first, bool add) {
+    float* const partial =
+        params.all.dtables[params.axis] + std::int64_t(blockIdx.x) * axis.positions * kUsualHead;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = first + lane.g + 8 * half - Lines::table_begin(axis.length);
+      if (row < 0 || row >= axis.positions) continue;
+      auto* const to = reinterpret_cast<float2*>(partial + row * kUsualHead) + lane.t;
+      if (add) {
+#pragma unroll
+        for (int piece = 0; piece < kColumns; ++piece) {
+          const float2 there = to[piece * 4];
+          c[piece][2 * half] += there.x;
+          c[piece][2 * half + 1] += there.y;
+        }
+      }
+#pragma unroll
+      for (int piece = 0; piece < kColumns; ++piece)
+        to[piece * 4] = make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
+    }
+  };
+  // Short lines' tables are 16 rows a warp, summed up in registers.
+  constexpr bool kKeepsTable = Lines::kTableRows <= Lines::kRows;
+  const bool wants_tables = params.all.dtables[params.axis] != nullptr;
+  float dtable[kColumns][4] = {};
   float dscale = 0.0F, doffset = 0.0F;
+  // The second axis's launch may begin before the first one's is done; dq and dk are common to
+  // them.
+  let_next_begin();
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
     if (line > block.first_line) __syncthreads();
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
@@ -115,6 +155,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
     UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
+    if (line == block.first_line) wait_for_previous();
     dq.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
@@ -154,40 +195,21 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
-    if (params.all.dtables[params.axis] == nullptr) continue;
-    float* const partial =
-        params.all.dtables[params.axis] + std::int64_t(blockIdx.x) * axis.positions * kUsualHead;
+    if (wants_tables) {
+      if constexpr (kKeepsTable) {
+        add_tables(dtable, warp.first_row);
+      } else {
 #pragma unroll 1
-    for (int first = warp.first_row; first < Lines::kTableRows; first += Lines::kRows) {
+        for (int first = warp.first_row; first < Lines::kTableRows; first += Lines::kRows) {
 #pragma unroll
-      for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
-#pragma unroll
-      for (int tile = 0; tile < Lines::kWarps; ++tile) {
-        const int column = first - Lines::window(tile % Lines::kTiles * 16);
-        if (column < 0 || column >= Lines::kWindow) continue;
-        FragmentA<T> a;
-        load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
-        multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = first + lane.g + 8 * half - Lines::table_begin(axis.length);
-        if (row < 0 || row >= axis.positions) continue;
-        auto* const to = reinterpret_cast<float2*>(partial + row * kUsualHead) + lane.t;
-        if (line > block.first_line) {
-#pragma unroll
-          for (int piece = 0; piece < kColumns; ++piece) {
-            const float2 there = to[piece * 4];
-            c[piece][2 * half] += there.x;
-            c[piece][2 * half + 1] += there.y;
-          }
+          for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
+          add_tables(c, first);
+          store_tables(c, first, line > block.first_line);
         }
-#pragma unroll
-        for (int piece = 0; piece < kColumns; ++piece)
-          to[piece * 4] = make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
       }
     }
   }
+  if (kKeepsTable && wants_tables) store_tables(dtable, warp.first_row, false);
 
   float* const sums = reinterpret_cast<float*>(usual_shared);
   if (params.all.dgate_scale[params.axis] != nullptr) {
@@ -209,8 +231,12 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
   for (int axis = 0; axis < 2; ++axis)
     dispatch_usual_lines(axes[axis], p.stage.span, [&](auto lines) {
       using Lines = decltype(lines);
-      launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks, 1,
-             Lines::kThreads, kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
+      const std::int64_t blocks = p.stage.geometry.batch_heads * axes[axis].chunks;
+      if (axis == 0)
+        return launch(usual_backward_kernel<T, Lines>, blocks, 1, Lines::kThreads,
+                      kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
+      launch_overlapping<usual_backward_kernel<T, Lines>>(
+          blocks, Lines::kThreads, kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
     });
   return true;
 }
