@@ -6,8 +6,6 @@
 
 #include <cuda_runtime.h>
 
-#include <array>
-#include <atomic>
 #include <string>
 #include <type_traits>
 
@@ -23,10 +21,21 @@ inline void check(cudaError_t code, const char* what) {
 /// The most shared memory a block of the current device may have.
 int shared_memory_limit();
 
-/// A grid of `blocks` × `parts`.
+/// Whether the kernels' code is Hopper's own on the current device.
+bool is_hopper_code();
+
+/// What Hopper's own code can do besides. Other code takes no clusters, and overlaps nothing.
+struct LaunchOptions {
+  int parts = 1;    // the grid is blocks × parts
+  int cluster = 1;  // neighbouring blocks that see each other's shared memory
+  // The kernel may begin when every block of the one before it has called let_next_begin; it must
+  // call wait_for_previous before it looks at what that one writes.
+  bool overlapping = false;
+};
+
 template <class... Arguments>
-void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int threads,
-            int shared_bytes, cudaStream_t stream,
+void launch(void (*kernel)(Arguments...), std::int64_t blocks, const LaunchOptions& options,
+            int threads, int shared_bytes, cudaStream_t stream,
             const std::type_identity_t<Arguments>&... arguments) {
   if (blocks == 0) return;
   if (blocks > 0x7fffffff)
@@ -39,47 +48,33 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int th
   if (shared_bytes > 48 * 1024)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
           "setting a kernel's shared memory");
-  kernel<<<dim3(static_cast<unsigned>(blocks), parts), threads, shared_bytes, stream>>>(
-      arguments...);
-  check(cudaGetLastError(), "launching a kernel");
-}
-
-/// Whether a kernel's code is Hopper's own on the current device. Asked once a device.
-template <auto Kernel>
-bool is_hopper_code() {
-  constexpr int kRemembered = 64;
-  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet, 1: no, 2: yes
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the current device");
-  if (device < kRemembered && known[device] != 0) return known[device] == 2;
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, Kernel), "asking for a kernel's architecture");
-  const bool is = attributes.binaryVersion >= 90;
-  if (device < kRemembered) known[device] = is ? 2 : 1;
-  return is;
-}
-
-/// As `launch`, but the kernel may begin when every block of the one before it has called
-/// let_next_begin; it must call wait_for_previous before it looks at what that one writes.
-template <auto Kernel, class Arguments>
-void launch_overlapping(std::int64_t blocks, int threads, int shared_bytes, cudaStream_t stream,
-                        const Arguments& arguments) {
-  if (!is_hopper_code<Kernel>())
-    return launch(Kernel, blocks, 1, threads, shared_bytes, stream, arguments);
-  if (shared_bytes > 48 * 1024)
-    check(cudaFuncSetAttribute(Kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-          "setting a kernel's shared memory");
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = dim3(static_cast<unsigned>(blocks), options.parts);
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, Kernel, arguments), "launching a kernel");
+  config.attrs = attributes;
+  if (options.cluster > 1) {
+    auto& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(options.cluster), 1, 1};
+  }
+  if (options.overlapping && is_hopper_code()) {
+    auto& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  check(cudaLaunchKernelEx(&config, kernel, arguments...), "launching a kernel");
+}
+
+/// A grid of `blocks` × `parts`.
+template <class... Arguments>
+void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int threads,
+            int shared_bytes, cudaStream_t stream,
+            const std::type_identity_t<Arguments>&... arguments) {
+  launch(kernel, blocks, LaunchOptions{.parts = parts}, threads, shared_bytes, stream,
+         arguments...);
 }
 
 __device__ inline void let_next_begin() {

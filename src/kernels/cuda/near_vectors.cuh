@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kThreads)
   const Tile<T> tile{shared, kRowTile, width};
   float* const shift = reinterpret_cast<float*>(shared + Tile<T>::bytes(kRowTile, width));
 
+  wait_for_previous();
   for (int entry = threadIdx.x; entry < width; entry += kThreads)
     shift[entry] = !kIsWide<T> && entry < entries ? vector_shift(from + entry, g, width) : 0.0F;
   __syncthreads();
@@ -114,7 +115,8 @@ template <class T>
 void near_vectors(const NearVectorParams& p, cudaStream_t stream) {
   const int width = p.widths[0] > p.widths[1] ? p.widths[0] : p.widths[1];
   launch(near_vectors_kernel<T>,
-         p.sets * p.geometry.batch_heads * (p.geometry.padded_tokens / kRowTile), 2, kThreads,
+         p.sets * p.geometry.batch_heads * (p.geometry.padded_tokens / kRowTile),
+         {.parts = 2, .overlapping = true}, kThreads,
          kSharedAlignment + Tile<T>::bytes(kRowTile, width) + width * 4, stream, p);
 }
 

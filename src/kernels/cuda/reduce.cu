@@ -10,10 +10,10 @@ constexpr int kAtOnce = 8;   // partial sums that are read before the first is a
 
 /// The sum over a slice's share of `count` partial sums; place(r) is where number r is.
 template <class Place>
-__device__ float sum_of_slice(const float* from, int count, Place place) {
+__device__ float sum_of_slice(const float* from, int slice, int count, Place place) {
   float sum = 0.0F;
 #pragma unroll 1
-  for (int first = threadIdx.y; first < count; first += kAtOnce * kSlices) {
+  for (int first = slice; first < count; first += kAtOnce * kSlices) {
     float parts[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -26,15 +26,17 @@ __device__ float sum_of_slice(const float* from, int count, Place place) {
   return sum;
 }
 
-__global__ void sum_kernel(const __grid_constant__ SumJobs all) {
+__global__ void __launch_bounds__(kLanes* kSlices) sum_kernel(const __grid_constant__ SumJobs all) {
   __shared__ float slices[kSlices][kLanes + 1];
+  const unsigned lane = threadIdx.x % kLanes, slice = threadIdx.x / kLanes;
   const SumJob& job = all.jobs[blockIdx.y];
   // 32 bits count outputs and partial sums (see add_partial_sums).
   const unsigned size = static_cast<unsigned>(job.out_elements);
   const unsigned outputs = size * (job.per_head ? all.heads : 1);
   if (blockIdx.x * kLanes >= outputs) return;
-  const unsigned i = blockIdx.x * kLanes + threadIdx.x, head = i / size;
+  const unsigned i = blockIdx.x * kLanes + lane, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;
+  wait_for_previous();
   float sum = 0.0F;
   if (i < outputs && element >= 0 && element < job.elements) {
     for (const PartialSums& part : job.parts) {
@@ -42,25 +44,25 @@ __global__ void sum_kernel(const __grid_constant__ SumJobs all) {
       const unsigned blocks = static_cast<unsigned>(part.blocks);
       const int images = static_cast<int>(all.images);
       if (job.per_head) {
-        sum += sum_of_slice(from, images * blocks, [&](unsigned r) {
+        sum += sum_of_slice(from, slice, images * blocks, [&](unsigned r) {
           const unsigned image = r / blocks;
           return std::int64_t((image * all.heads + head) * blocks + (r - image * blocks)) *
                  part.stride;
         });
       } else {
-        sum += sum_of_slice(from, images * blocks * all.heads,
+        sum += sum_of_slice(from, slice, images * blocks * all.heads,
                             [&](unsigned r) { return r * part.stride; });
       }
     }
   }
-  slices[threadIdx.y][threadIdx.x] = sum;
+  slices[slice][lane] = sum;
   __syncthreads();
   // A warp adds the slices of one element.
-  sum = slices[threadIdx.x][threadIdx.y];
+  sum = slices[lane][slice];
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  const unsigned own = blockIdx.x * kLanes + threadIdx.y;
-  if (threadIdx.x == 0 && own < outputs) job.out[own] = sum;
+  const unsigned own = blockIdx.x * kLanes + slice;
+  if (lane == 0 && own < outputs) job.out[own] = sum;
 }
 
 }  // namespace
@@ -77,9 +79,8 @@ void add_partial_sums(const SumJobs& jobs, cudaStream_t stream) {
   if (most > 0x7fffffff)
     throw Error("CUDA: tables have " + std::to_string(most) +
                 " numbers in all heads, more than 2^31; use fewer positions");
-  const auto blocks = static_cast<unsigned>((most + kLanes - 1) / kLanes);
-  sum_kernel<<<dim3(blocks, jobs.count), dim3(kLanes, kSlices), 0, stream>>>(jobs);
-  check(cudaGetLastError(), "launching a kernel");
+  launch(sum_kernel, (most + kLanes - 1) / kLanes, {.parts = jobs.count, .overlapping = true},
+         kLanes * kSlices, 0, stream, jobs);
 }
 
 }  // namespace sape2::kernels::cuda

@@ -176,14 +176,9 @@ bool is_counted(const Geometry& g, const AnyView& view) {
 inline bool is_usual(const StageOneParams& p) {
   const auto& g = p.geometry;
   if (!is_counted(g, p.q) || !is_counted(g, p.k)) return false;
-  bool exact = true;
-  for (int axis = 0; axis < 2; ++axis) {
-    const auto& a = p.axes[axis];
-    exact =
-        exact && (p.span == Span::suffix ? a.positions == a.length + 1 : a.origin == a.length - 1);
-    exact = exact && reinterpret_cast<std::uintptr_t>(p.tables[0][axis]) % 16 == 0;
-  }
-  return exact && usual_sizes(g) && g.aligned && p.sets == 1 && g.batch_heads > 0;
+  for (const float* table : p.tables[0])
+    if (reinterpret_cast<std::uintptr_t>(table) % 16 != 0) return false;
+  return usual_sizes(p) && g.aligned && g.batch_heads > 0;
 }
 
 /// Calls use(UsualLines()) for an axis.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/stage_one_usual_positions.cuh"
 
 /// The pieces of the way back through stage 1, where sizes are known to the compiler.
@@ -201,6 +202,53 @@ __device__ void clear_own_place(float (&x)[Pieces][4], int own) {
         if (here && lane.g % 2 == odd) x[2 * tile + half][2 * half + odd] = 0.0F;
   }
 }
+
+/// Sums of kRows rows of the table's gradient over the blocks of a cluster, by way of shared
+/// memory.
+template <class Lines>
+struct UsualTableSums {
+  static constexpr int kPitch = kUsualHead + 8;  // numbers; spares the banks
+  static constexpr int kQuads = kUsualHead / 4;
+  static constexpr int kBytes = Lines::kRows * kPitch * 4;
+  float* rows;
+
+  __device__ explicit UsualTableSums(unsigned char* shared)
+      : rows(reinterpret_cast<float*>(shared)) {}
+
+  /// A warp's 16 rows from `first` on.
+  __device__ void put(const float (&c)[kUsualHead / 8][4], int first) const {
+    const Lane lane;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < kUsualHead / 8; ++piece)
+        *reinterpret_cast<float2*>(rows + (first + lane.g + 8 * half) * kPitch + piece * 8 +
+                                   2 * lane.t) =
+            make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
+  }
+  /// This block's share of the rows to a table of `positions` rows, or added to it; row 0 is the
+  /// table's row `begin`.
+  __device__ void store(float* table, int begin, int positions, bool add,
+                        const Cluster& cluster) const {
+    const int share = Lines::kRows / cluster.size * kQuads;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < share; i += Lines::kThreads) {
+      const int row = (cluster.rank * share + i) / kQuads, quad = i % kQuads;
+      if (unsigned(begin + row) >= unsigned(positions)) continue;
+      float4 sum = cluster.sum(reinterpret_cast<const float4*>(rows + row * kPitch) + quad);
+      float4* const to =
+          reinterpret_cast<float4*>(table + std::int64_t(begin + row) * kUsualHead) + quad;
+      if (add) {
+        const float4 there = *to;
+        sum.x += there.x;
+        sum.y += there.y;
+        sum.z += there.z;
+        sum.w += there.w;
+      }
+      *to = sum;
+    }
+  }
+};
 
 /// Where 16 rows of a tensor are, as they are read and written: every fourth by one lane, 16 bytes
 /// each.
