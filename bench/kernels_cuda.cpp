@@ -1,6 +1,6 @@
 // Times the CUDA kernels themselves, called from C++ in CUDA graphs: no operator, no Python, no
 // launch gaps. One line a shape: microseconds of forward and backward, in brackets of forward
-// alone.
+// alone, and the scratch memory of both.
 #include "sape2/error.h"
 #include "sape2/kernels/cuda.h"
 
@@ -113,6 +113,7 @@ constexpr const char* kKinds[] = {"plain", "sape2-k", "sape2-rel-k"};
 /// One shape with one encoding; both directions can be called any number of times.
 struct Case {
   std::function<void()> forward, backward;
+  std::size_t scratch_bytes;  // of the larger direction, and what one keeps for the other
 };
 
 Case make_case(const std::string& kind, const Shape& shape, DType dtype, DeviceMemory& memory,
@@ -149,7 +150,8 @@ Case make_case(const std::string& kind, const Shape& shape, DType dtype, DeviceM
     const auto there = launch(cuda::plain_attention_workspace(in, false));
     const auto back = launch(cuda::plain_attention_workspace(in, true));
     return {[=] { cuda::plain_attention_forward(in, out, there); },
-            [=] { cuda::plain_attention_backward(in, saved, d_in, back); }};
+            [=] { cuda::plain_attention_backward(in, saved, d_in, back); },
+            std::max(there.workspace_bytes, back.workspace_bytes)};
   }
 
   const std::int64_t longest = std::max(shape.rows, shape.cols);
@@ -172,13 +174,17 @@ Case make_case(const std::string& kind, const Shape& shape, DType dtype, DeviceM
   const Form form = relative ? Form::direct : Form::distance;
   Bias bias;
   bias.inside = !relative;
-  const auto there = launch(cuda::sape2_attention_workspace(in, encoding, form, false));
-  const auto back = launch(cuda::sape2_attention_workspace(in, encoding, form, true));
+  const std::size_t vectors = cuda::sape2_attention_vectors(in, encoding, form);
+  const bool kept = vectors > 0;
+  if (kept) saved.vectors = out.vectors = memory.bytes(vectors);
+  const auto there = launch(cuda::sape2_attention_workspace(in, encoding, form, false, kept));
+  const auto back = launch(cuda::sape2_attention_workspace(in, encoding, form, true, kept));
   return {[=] { cuda::sape2_attention_forward(in, encoding, form, bias, out, there); },
           [=] {
             cuda::sape2_attention_backward(in, encoding, form, bias, saved, d_in, d_encoding,
                                            nullptr, back);
-          }};
+          },
+          vectors + std::max(there.workspace_bytes, back.workspace_bytes)};
 }
 
 // ---------------------------------------------------------------------------------------- time
@@ -234,7 +240,8 @@ void run_shape(const Shape& shape, const Options& options) {
         both.forward();
         both.backward();
       };
-      std::printf("  %s %7.1f (%6.1f)", kind, time_passes(pass, options, stream), forward);
+      std::printf("  %s %7.1f (%6.1f) %5.1f MiB", kind, time_passes(pass, options, stream), forward,
+                  static_cast<double>(both.scratch_bytes) / (1 << 20));
     }
     cudaStreamDestroy(stream);
   }

@@ -49,6 +49,7 @@ struct Sape2Arguments {
   double scale = 0;
   at::Tensor gain;
   bool bias_inside = true;
+  int64_t kept = 0;  // bytes a head of axis vectors that forward keeps for backward
 
   std::vector<at::Tensor*> tensors() {
     auto& s = vectors;

@@ -2,6 +2,7 @@
 
 #include "sape2/kernels/cope.h"
 
+#include "ops/kept_vectors.h"
 #include "ops/kernel_views.h"
 #include "ops/packed_heads.h"
 #include "ops/reference_backend.h"
@@ -239,7 +240,7 @@ Tensors CpuBackend::forward(const Sape2Arguments& a) {
   const Outputs outputs(s.q);
   kernels::sape2_attention_forward(inputs.params, encoding.params, kernel_form(a.form), bias.params,
                                    outputs.params, kThreads);
-  return {outputs.out, outputs.softmax};
+  return {outputs.out, outputs.softmax, empty_kept(a)};
 }
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {

@@ -2,11 +2,14 @@
 
 #include "sape2/kernels/cuda.h"
 
+#include "ops/kept_vectors.h"
 #include "ops/kernel_views.h"
 #include "ops/packed_heads.h"
 #include "ops/reference_backend.h"
 #include "ops/reference_guard.h"
+#include "ops/sizes.h"
 
+#include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -165,17 +168,24 @@ kernels::AttentionGradients qkv_gradients(Gradients& gradients, const Inputs& in
           view(gradients.keep(2, all[2], inputs.v))};
 }
 
+/// What of stage 1 is known without its tensors' numbers.
+kernels::Encoding encoding_of(const VectorArguments& a) {
+  kernels::Encoding encoding;
+  encoding.source =
+      a.has_both() ? kernels::Source::qk : (a.has_q() ? kernels::Source::q : kernels::Source::k);
+  encoding.span = a.span == "suffix" ? kernels::Span::suffix : kernels::Span::between;
+  encoding.positions = size_of(a.ex, -2);
+  encoding.tables_per_head = a.ex.dim() - (a.has_both() ? 1 : 0) == 3;
+  return encoding;
+}
+
 struct EncodingParameters {
   explicit EncodingParameters(const VectorArguments& a)
       : ex(as_floats(a.ex)),
         ey(as_floats(a.ey)),
         gate_scale(per_head_floats(a.gate_scale, a.q)),
-        gate_offset(per_head_floats(a.gate_offset, a.q)) {
-    params.source =
-        a.has_both() ? kernels::Source::qk : (a.has_q() ? kernels::Source::q : kernels::Source::k);
-    params.span = a.span == "suffix" ? kernels::Span::suffix : kernels::Span::between;
-    params.positions = ex.size(-2);
-    params.tables_per_head = ex.dim() - (a.has_both() ? 1 : 0) == 3;
+        gate_offset(per_head_floats(a.gate_offset, a.q)),
+        params(encoding_of(a)) {
     params.gate_scale = floats(gate_scale);
     params.gate_offset = floats(gate_offset);
     if (a.has_q()) params.q_tables = {floats(ex), floats(ey)};
@@ -201,6 +211,17 @@ kernels::EncodingGradients encoding_gradients(Gradients& gradients, size_t first
   params.dgate_scale = floats(gradients.floats_like(first + 2, a.gate_scale, {a.q.size(1)}));
   params.dgate_offset = floats(gradients.floats_like(first + 3, a.gate_offset, {a.q.size(1)}));
   return params;
+}
+
+/// Where the kernels find the vectors they keep: what they were asked to keep is theirs to say.
+void* kept_data(const Sape2Arguments& a, const Tensor& vectors) {
+  if (a.kept == 0) return nullptr;
+  const auto& q = a.vectors.q;
+  TORCH_CHECK_VALUE(
+      a.kept == CudaBackend::bytes_to_keep(a) && vectors.numel() == q.size(0) * q.size(1) * a.kept,
+      "sape2: ", vectors.numel(), " bytes of axis vectors are kept, ", a.kept, " a head; none or ",
+      CudaBackend::bytes_to_keep(a), " a head were expected");
+  return vectors.data_ptr();
 }
 
 kernels::CopeEncoding cope_encoding(const CopeArguments& a, const Tensor& table) {
@@ -264,6 +285,21 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a
   return gradients.list();
 }
 
+int64_t CudaBackend::bytes_to_keep(const Sape2Arguments& a) {
+  const auto& s = a.vectors;
+  if (!type_fits(s.q) || !at::hasCUDA()) return 0;
+  const c10::cuda::CUDAGuard guard(s.q.device());
+  // The number of images may be open, see sizes.h; of one image all is known.
+  const int64_t heads = size_of(s.q, 1);
+  kernels::AttentionInputs inputs;
+  inputs.shape = {1, heads, s.grid.rows, s.grid.cols, s.grid.prefix, size_of(s.q, 3)};
+  inputs.dtype = type_of(s.q);
+  inputs.scale = float(a.scale);
+  const auto form = kernel_form(a.form);
+  if (!cuda::refusal(inputs.shape, inputs.dtype, form, s.has_both() ? 2 : 1).empty()) return 0;
+  return static_cast<int64_t>(cuda::sape2_attention_vectors(inputs, encoding_of(s), form)) / heads;
+}
+
 Tensors CudaBackend::forward(const Sape2Arguments& a) {
   const auto& s = a.vectors;
   if (!fused(s, a.form)) return ReferenceBackend::forward(a);
@@ -273,11 +309,15 @@ Tensors CudaBackend::forward(const Sape2Arguments& a) {
   const auto gain = per_head_floats(a.gain, s.q);
   const Outputs outputs(s.q);
   const auto form = kernel_form(a.form);
+  const auto vectors = empty_kept(a);
+  auto params = outputs.params;
+  params.vectors = kept_data(a, vectors);
   const Workspace workspace(
-      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false), s.q);
+      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false, a.kept > 0),
+      s.q);
   cuda::sape2_attention_forward(inputs.params, encoding.params, form, {floats(gain), a.bias_inside},
-                                outputs.params, workspace.launch());
-  return {outputs.out, outputs.softmax};
+                                params, workspace.launch());
+  return {outputs.out, outputs.softmax, vectors};
 }
 
 Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {
@@ -288,15 +328,18 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a)
   const EncodingParameters encoding(s);
   const auto gain = per_head_floats(a.gain, s.q);
   const Saved saved(in);
+  const auto vectors = in.outputs[2].contiguous();
+  auto saved_params = saved.params;
+  saved_params.vectors = kept_data(a, vectors);
   Gradients gradients(in);
   const auto qkv = qkv_gradients(gradients, inputs);
   const auto parameters = encoding_gradients(gradients, 3, s);
   const auto dgain = floats(gradients.floats_like(7, a.gain, {s.q.size(1)}));
   const auto form = kernel_form(a.form);
   const Workspace workspace(
-      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true), s.q);
+      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true, a.kept > 0), s.q);
   cuda::sape2_attention_backward(inputs.params, encoding.params, form,
-                                 {floats(gain), a.bias_inside}, saved.params, qkv, parameters,
+                                 {floats(gain), a.bias_inside}, saved_params, qkv, parameters,
                                  dgain, workspace.launch());
   return gradients.list();
 }

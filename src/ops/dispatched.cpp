@@ -9,6 +9,10 @@ using Flat = Kernels<Dispatched>;
 Tensors list(TwoTensors&& outputs) {
   return {std::move(std::get<0>(outputs)), std::move(std::get<1>(outputs))};
 }
+Tensors list(ThreeTensors&& outputs) {
+  return {std::move(std::get<0>(outputs)), std::move(std::get<1>(outputs)),
+          std::move(std::get<2>(outputs))};
+}
 
 }  // namespace
 
@@ -30,7 +34,7 @@ Tensors Dispatched::forward(const Sape2Arguments& a) {
   const auto& s = a.vectors;
   return list(op.call(s.q, s.k, a.v, s.ex, s.ey, s.grid.rows, s.grid.cols, s.grid.prefix, s.mode,
                       s.span, name_of(a.form), a.scale, or_nothing(s.gate_scale),
-                      or_nothing(s.gate_offset), or_nothing(a.gain), a.bias_inside));
+                      or_nothing(s.gate_offset), or_nothing(a.gain), a.bias_inside, a.kept));
 }
 
 Tensors Dispatched::backward(const BackwardInputs& in, const Sape2Arguments& a) {
@@ -39,7 +43,7 @@ Tensors Dispatched::backward(const BackwardInputs& in, const Sape2Arguments& a) 
   return op.call(in.grads, in.outputs, in.wanted, s.q, s.k, a.v, s.ex, s.ey, s.grid.rows,
                  s.grid.cols, s.grid.prefix, s.mode, s.span, name_of(a.form), a.scale,
                  or_nothing(s.gate_scale), or_nothing(s.gate_offset), or_nothing(a.gain),
-                 a.bias_inside);
+                 a.bias_inside, a.kept);
 }
 
 Tensors Dispatched::forward(const CopeArguments& a) {

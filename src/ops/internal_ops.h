@@ -16,6 +16,7 @@ using at::Tensor;
 using at::TensorList;
 using Tensors = std::vector<Tensor>;
 using TwoTensors = std::tuple<Tensor, Tensor>;
+using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
 
 inline std::string name_of(Form form) {
   return form == Form::none ? "none" : form == Form::distance ? "distance" : "direct";
@@ -28,7 +29,7 @@ inline Form form_of(const std::string& name) {
 /// The arguments of a backward kernel besides those of its forward kernel.
 struct BackwardInputs {
   TensorList grads;    ///< of the differentiable outputs
-  TensorList outputs;  ///< all of them: out and softmax; ux and uy; or the bias
+  TensorList outputs;  ///< all: out, softmax and perhaps kept vectors; ux and uy; or the bias
   int64_t wanted;      ///< bit i: the gradient of the i-th of `tensors()` is asked for
 
   /// A bit of `wanted`: dq, dk and dv may be parts of one new tensor. Compiled graphs must be able
@@ -45,6 +46,9 @@ struct BackwardInputs {
 template <class Backend>
 struct Kernels {
   static TwoTensors pair(Tensors outputs) { return {outputs.at(0), outputs.at(1)}; }
+  static ThreeTensors three(Tensors outputs) {
+    return {outputs.at(0), outputs.at(1), outputs.at(2)};
+  }
 
   static TwoTensors attention_forward(const Tensor& q, const Tensor& k, const Tensor& v,
                                       const OptionalTensor& ux, const OptionalTensor& uy,
@@ -69,33 +73,35 @@ struct Kernels {
                                const Tensor& ey, const Grid& grid, const std::string& mode,
                                const std::string& span, const std::string& form, double scale,
                                const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
-                               const OptionalTensor& gain, bool inside) {
+                               const OptionalTensor& gain, bool inside, int64_t kept) {
     return {VectorArguments{q, k, ex, ey, grid, mode, span, or_undefined(gate_scale),
                             or_undefined(gate_offset)},
             v,
             form_of(form),
             scale,
             or_undefined(gain),
-            inside};
+            inside,
+            kept};
   }
-  static TwoTensors sape2_forward(const Tensor& q, const Tensor& k, const Tensor& v,
-                                  const Tensor& ex, const Tensor& ey, int64_t rows, int64_t cols,
-                                  int64_t prefix, std::string mode, std::string span,
-                                  std::string form, double scale, const OptionalTensor& gate_scale,
-                                  const OptionalTensor& gate_offset, const OptionalTensor& gain,
-                                  bool inside) {
-    return pair(Backend::forward(gather(q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form,
-                                        scale, gate_scale, gate_offset, gain, inside)));
+  static ThreeTensors sape2_forward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& ex, const Tensor& ey, int64_t rows, int64_t cols,
+                                    int64_t prefix, std::string mode, std::string span,
+                                    std::string form, double scale,
+                                    const OptionalTensor& gate_scale,
+                                    const OptionalTensor& gate_offset, const OptionalTensor& gain,
+                                    bool inside, int64_t kept) {
+    return three(Backend::forward(gather(q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form,
+                                         scale, gate_scale, gate_offset, gain, inside, kept)));
   }
   static Tensors sape2_backward(TensorList grads, TensorList outputs, int64_t wanted,
                                 const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ex,
                                 const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
                                 std::string mode, std::string span, std::string form, double scale,
                                 const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
-                                const OptionalTensor& gain, bool inside) {
+                                const OptionalTensor& gain, bool inside, int64_t kept) {
     return Backend::backward({grads, outputs, wanted},
                              gather(q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form, scale,
-                                    gate_scale, gate_offset, gain, inside));
+                                    gate_scale, gate_offset, gain, inside, kept));
   }
 
   static TwoTensors cope_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,

@@ -1,6 +1,7 @@
 // Shapes and types without values: what tracing, torch.compile and Meta tensors ask for.
 #include "ops/checks.h"
 #include "ops/internal_ops.h"
+#include "ops/kept_vectors.h"
 #include "ops/packed_heads.h"
 #include "ops/sizes.h"
 
@@ -20,7 +21,11 @@ struct MetaBackend {
     return {empty_output(q), at::empty_symint({sizes[0], sizes[1], sizes[2], 2}, wide)};
   }
   static Tensors forward(const BiasedArguments& a) { return out_and_softmax(a.q); }
-  static Tensors forward(const Sape2Arguments& a) { return out_and_softmax(a.vectors.q); }
+  static Tensors forward(const Sape2Arguments& a) {
+    auto outputs = out_and_softmax(a.vectors.q);
+    outputs.push_back(empty_kept(a));
+    return outputs;
+  }
   static Tensors forward(const CopeArguments& a) { return out_and_softmax(a.q); }
 
   static Tensors forward(const VectorArguments& a) {

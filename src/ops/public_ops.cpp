@@ -2,6 +2,7 @@
 
 #include "ops/autograd.h"
 #include "ops/checks.h"
+#include "ops/kept_vectors.h"
 #include "ops/sizes.h"
 
 #include <cmath>
@@ -36,11 +37,16 @@ Tensor sape2_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
                        const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
                        const OptionalTensor& gain, bool bias_inside) {
   const char* op = "sape2_attention";
-  return checked_attention(
-      op, Sape2Arguments{VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
-                                         or_undefined(gate_scale), or_undefined(gate_offset)},
-                         v, parse_form(op, form), scale_or_default(scale, q), or_undefined(gain),
-                         bias_inside});
+  Sape2Arguments a{VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
+                                   or_undefined(gate_scale), or_undefined(gate_offset)},
+                   v,
+                   parse_form(op, form),
+                   scale_or_default(scale, q),
+                   or_undefined(gain),
+                   bias_inside};
+  check(op, a);
+  a.kept = bytes_to_keep(a);
+  return differentiable(a, 1)[0];
 }
 
 std::tuple<Tensor, Tensor> sape2_vectors(const Tensor& q, const Tensor& k, const Tensor& ex,

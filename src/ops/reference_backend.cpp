@@ -1,6 +1,7 @@
 #include "ops/reference_backend.h"
 
 #include "ops/checks.h"
+#include "ops/kept_vectors.h"
 #include "ops/packed_heads.h"
 #include "ops/reference/reference.h"
 
@@ -23,7 +24,9 @@ Tensors ReferenceBackend::forward(const BiasedArguments& a) {
   return list(a.q, reference::attention(a));
 }
 Tensors ReferenceBackend::forward(const Sape2Arguments& a) {
-  return list(a.vectors.q, reference::attention(a));
+  auto outputs = list(a.vectors.q, reference::attention(a));
+  outputs.push_back(empty_kept(a));
+  return outputs;
 }
 Tensors ReferenceBackend::forward(const CopeArguments& a) {
   return list(a.q, reference::attention(a));

@@ -64,7 +64,8 @@ TORCH_LIBRARY(sape2, m) {
       &public_ops::rope2d_mixed);
 
   // Forward kernels return all outputs. Backward kernels return the gradients of the wanted tensors
-  // (bit i of `wanted`: the i-th tensor of the arguments), in order; see BackwardInputs.
+  // (bit i of `wanted`: the i-th tensor of the arguments), in order; see BackwardInputs. `kept`:
+  // how many bytes a head forward keeps for backward in `vectors`, [B, h, kept].
   const auto define = [&](const std::string& name, const std::string& arguments,
                           const std::string& outputs) {
     m.def((name + "_forward(" + arguments + ") -> " + outputs).c_str());
@@ -79,8 +80,8 @@ TORCH_LIBRARY(sape2, m) {
   define("_sape2_attention",
          "Tensor q, Tensor k, Tensor v, Tensor ex, Tensor ey, int rows, int cols, int prefix, "
          "str mode, str span, str form, float scale, Tensor? gate_scale, Tensor? gate_offset, "
-         "Tensor? gain, bool bias_inside",
-         "(Tensor out, Tensor softmax)");
+         "Tensor? gain, bool bias_inside, int kept",
+         "(Tensor out, Tensor softmax, Tensor vectors)");
   define("_cope_attention", "Tensor q, Tensor k, Tensor v, Tensor e, float scale",
          "(Tensor out, Tensor softmax)");
   define("_sape2_vectors",

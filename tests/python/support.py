@@ -87,6 +87,18 @@ class Problem:
         return {"out": out.detach(), **{"d" + n: g for n, g in zip(leaves, gradients)}}
 
 
+def peak_bytes(work):
+    """Of GPU memory, beyond what was there before, in a second call."""
+    work()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    kept = work()
+    torch.cuda.synchronize()
+    del kept
+    return torch.cuda.max_memory_allocated() - before
+
+
 def same(some, others):
     """Whether two solutions agree to the last bit."""
     return all(torch.equal(some[n], others[n]) for n in some)

@@ -6,9 +6,10 @@ usage: views_test.py LIBRARY     (libsape2_ops.so)
 import unittest
 
 import torch
-from support import DEVICE, HALVES, Problem, main, needs_gpu, ops, out_of_bounds, same
+from support import DEVICE, HALVES, Problem, main, needs_gpu, ops, out_of_bounds, peak_bytes, same
 
-GRIDS = (dict(rows=6, cols=7, prefix=1), dict(rows=18, cols=17, images=1, heads=2))
+GRIDS = (dict(rows=6, cols=7, prefix=1), dict(rows=18, cols=17, images=1, heads=2),
+         dict(rows=17, cols=24, images=1, heads=1, size=64))
 TYPES = (torch.float32, *HALVES)
 
 
@@ -17,17 +18,6 @@ def thirds_of_one(problem):
     tokens = torch.stack([problem.leaves[n] for n in "qkv"], 0).permute(1, 3, 0, 2, 4).contiguous()
     parts = tokens.permute(2, 0, 3, 1, 4).unbind(0)
     return {n: t.detach().requires_grad_() for n, t in {**problem.leaves, **dict(zip("qkv", parts))}.items()}
-
-
-def peak_bytes(work):
-    work()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    kept = work()
-    torch.cuda.synchronize()
-    del kept
-    return torch.cuda.max_memory_allocated() - before
 
 
 class ViewsTest(unittest.TestCase):

@@ -27,6 +27,7 @@ struct SoftmaxRow {
 struct AttentionOutputs {
   View out;
   SoftmaxRow* softmax = nullptr;  ///< (images, heads, tokens), contiguous; null: not wanted
+  void* vectors = nullptr;        ///< On a GPU alone, see cuda::sape2_attention_vectors.
 };
 
 /// What a backward pass reads besides the inputs: the forward pass's outputs and the gradient.
@@ -34,6 +35,7 @@ struct AttentionSaved {
   ConstView out;
   const SoftmaxRow* softmax = nullptr;  ///< AttentionOutputs::softmax
   ConstView dout;
+  const void* vectors = nullptr;  ///< AttentionOutputs::vectors
 };
 
 struct AttentionGradients {

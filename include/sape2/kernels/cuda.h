@@ -53,8 +53,15 @@ void biased_attention_backward(const AttentionInputs& inputs, const AxisVectors&
 
 // ---------------------------------------------------------------------------------- both stages
 
+/// Bytes of axis vectors that forward can keep in AttentionOutputs::vectors (aligned to 256 bytes)
+/// and backward read in AttentionSaved::vectors, O(tokens · (rows + cols)) a head and the same for
+/// every head. Where that is null, which is right for calls without gradients, forward has them in
+/// its workspace and backward makes them again. 0 where a head runs in one block.
+std::size_t sape2_attention_vectors(const AttentionInputs& inputs, const Encoding& encoding,
+                                    Form form);
+/// `kept`: whether the vectors are.
 std::size_t sape2_attention_workspace(const AttentionInputs& inputs, const Encoding& encoding,
-                                      Form form, bool backward);
+                                      Form form, bool backward, bool kept);
 void sape2_attention_forward(const AttentionInputs& inputs, const Encoding& encoding, Form form,
                              const Bias& bias, const AttentionOutputs& outputs,
                              const Launch& launch);

@@ -3,21 +3,22 @@
 
 namespace sape2::kernels::cuda {
 
-VectorScratch::VectorScratch(Arena& arena, const Geometry& g, DType dtype, Form form, int sets,
-                             bool backward)
+VectorScratch::VectorScratch(Arena& workspace, Arena& kept, const Geometry& g, DType dtype,
+                             Form form, int sets, bool backward)
     : own_sets(form == Form::direct ? 1 : sets) {
   const std::int64_t rows = own_sets * g.batch_heads * g.padded_tokens;
   const bool distance = form == Form::distance;
-  for (int axis = 0; axis < 2; ++axis) {
+  for (int axis = 1; axis >= 0; --axis) {
     widths[axis] = round_up(axis ? g.rows : g.cols, 16);
+    first_gradients = workspace.place();
     if (distance || backward)
       gradients[axis] =
-          arena.take_bytes(rows * widths[axis] * (distance ? 4 : element_bytes(dtype)));
+          workspace.take_bytes(rows * widths[axis] * (distance ? 4 : element_bytes(dtype)));
   }
-  begin = arena.place();
+  begin = workspace.place();
   for (int axis = 0; axis < 2; ++axis) {
-    vectors[axis] = arena.take_bytes(rows * widths[axis] * element_bytes(dtype));
-    if (distance) norms[axis] = arena.take_floats(rows);
+    vectors[axis] = kept.take_bytes(rows * widths[axis] * element_bytes(dtype));
+    if (distance) norms[axis] = kept.take_floats(rows);
   }
 }
 
@@ -35,14 +36,15 @@ BackwardScratch::BackwardScratch(Arena& arena, const Geometry& g)
     : delta(arena.take_floats(2 * g.batch_heads * g.padded_tokens)),
       dgain(arena.take_floats(g.batch_heads * (g.padded_tokens / kRowTile))) {}
 
-StageOneScratch::StageOneScratch(Arena& arena, const StageOneParams& stage) {
-  for (int axis = 0; axis < 2; ++axis) {
+StageOneScratch::StageOneScratch(Arena& arena, const StageOneParams& stage, std::size_t begin) {
+  for (int axis = 1; axis >= 0; --axis) {
     const auto& lines = stage.axes[axis];
-    const std::int64_t blocks = stage.geometry.batch_heads * lines.chunks;
+    const std::int64_t clusters = stage.geometry.batch_heads * lines.partial_sums();
     dtables[axis] =
-        arena.take_floats(blocks * stage.sets * lines.positions * stage.geometry.head_size);
-    dgate_scale[axis] = arena.take_floats(blocks);
-    dgate_offset[axis] = arena.take_floats(blocks);
+        arena.take_floats(clusters * stage.sets * lines.positions * stage.geometry.head_size);
+    arena.return_to(std::max(arena.place(), begin));
+    dgate_scale[axis] = arena.take_floats(clusters);
+    dgate_offset[axis] = arena.take_floats(clusters);
   }
 }
 

@@ -22,6 +22,24 @@ int shared_memory_limit() {
   return bytes;
 }
 
+namespace {
+__global__ void probe_kernel() {}
+}  // namespace
+
+bool is_hopper_code() {
+  constexpr int kRemembered = 64;
+  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet, 1: no, 2: yes
+  int device = 0;
+  check(cudaGetDevice(&device), "asking for the current device");
+  if (device < kRemembered && known[device] != 0) return known[device] == 2;
+  // All kernels are compiled for the same architectures; older PTX stays what it is on any device.
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, probe_kernel), "asking for the kernels' architecture");
+  const bool is = attributes.ptxVersion >= 90;
+  if (device < kRemembered) known[device] = is ? 2 : 1;
+  return is;
+}
+
 std::size_t element_bytes(DType dtype) {
   return dtype == DType::float32 ? 4 : 2;
 }
@@ -127,6 +145,23 @@ Geometry geometry_of(const Shape& shape, DType dtype, std::initializer_list<Cons
           .aligned = aligned};
 }
 
+namespace {
+
+/// Few blocks, since each has partial sums of its own, but enough for a large device; no more than
+/// it runs at once (three or two a multiprocessor, by the lines' length), since a few left over
+/// would take as long as all.
+std::int64_t blocks_in_head(const Geometry& g) {
+  const std::int64_t blocks = std::max(g.rows, g.cols) <= 32 || usual_sizes(g) ? 396 : 264;
+  return std::max<std::int64_t>(1, blocks / std::max<std::int64_t>(1, g.batch_heads));
+}
+
+void divide(AxisLines& axis, std::int64_t blocks) {
+  axis.chunk = static_cast<int>((axis.groups + blocks - 1) / blocks);
+  axis.chunks = (axis.groups + axis.chunk - 1) / axis.chunk;
+}
+
+}  // namespace
+
 AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool along_y) {
   AxisLines axis{};
   axis.length = along_y ? g.rows : g.cols;
@@ -145,15 +180,22 @@ AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool
   axis.group = std::min(axis.lines, std::max(1, kRowTile / axis.line_rows));
   axis.groups = (axis.lines + axis.group - 1) / axis.group;
   axis.group_rows = axis.group * axis.line_rows;
-  // Few blocks, since each has partial sums of its own, but enough for a large device; no more than
-  // it runs at once (three or two a multiprocessor, by the lines' length), since a few left over
-  // would take as long as all.
-  const std::int64_t blocks = std::max(g.rows, g.cols) <= 32 || usual_sizes(g) ? 396 : 264;
-  const std::int64_t in_head =
-      std::max<std::int64_t>(1, blocks / std::max<std::int64_t>(1, g.batch_heads));
-  axis.chunk = static_cast<int>((axis.groups + in_head - 1) / in_head);
-  axis.chunks = (axis.groups + axis.chunk - 1) / axis.chunk;
+  divide(axis, blocks_in_head(g));
+  axis.cluster = 1;
   return axis;
+}
+
+void form_clusters(AxisLines& axis, const Geometry& g) {
+  if (blocks_in_head(g) < 2 || axis.groups < 2) return;
+  axis.cluster = 2;
+  divide(axis, blocks_in_head(g) / 2 * 2);
+  axis.chunks = round_up(axis.chunks, 2);  // a head's last block may be without lines
+}
+
+void dissolve_clusters(AxisLines& axis) {
+  axis.chunks = axis.partial_sums();
+  axis.chunk *= axis.cluster;
+  axis.cluster = 1;
 }
 
 StageOneParams stage_one_params(const Geometry& geometry, const ConstView& q, const ConstView& k,

@@ -21,10 +21,21 @@ inline void check(cudaError_t code, const char* what) {
 /// The most shared memory a block of the current device may have.
 int shared_memory_limit();
 
-/// A grid of `blocks` × `parts`.
+/// Whether the kernels' code is Hopper's own on the current device.
+bool is_hopper_code();
+
+/// What Hopper's own code can do besides. Other code takes no clusters, and overlaps nothing.
+struct LaunchOptions {
+  int parts = 1;    // the grid is blocks × parts
+  int cluster = 1;  // neighbouring blocks that see each other's shared memory
+  // The kernel may begin when every block of the one before it has called let_next_begin; it must
+  // call wait_for_previous before it looks at what that one writes.
+  bool overlapping = false;
+};
+
 template <class... Arguments>
-void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int threads,
-            int shared_bytes, cudaStream_t stream,
+void launch(void (*kernel)(Arguments...), std::int64_t blocks, const LaunchOptions& options,
+            int threads, int shared_bytes, cudaStream_t stream,
             const std::type_identity_t<Arguments>&... arguments) {
   if (blocks == 0) return;
   if (blocks > 0x7fffffff)
@@ -37,9 +48,44 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int th
   if (shared_bytes > 48 * 1024)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
           "setting a kernel's shared memory");
-  kernel<<<dim3(static_cast<unsigned>(blocks), parts), threads, shared_bytes, stream>>>(
-      arguments...);
-  check(cudaGetLastError(), "launching a kernel");
+  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks), options.parts);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  if (options.cluster > 1) {
+    auto& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(options.cluster), 1, 1};
+  }
+  if (options.overlapping && is_hopper_code()) {
+    auto& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  check(cudaLaunchKernelEx(&config, kernel, arguments...), "launching a kernel");
+}
+
+/// A grid of `blocks` × `parts`.
+template <class... Arguments>
+void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int threads,
+            int shared_bytes, cudaStream_t stream,
+            const std::type_identity_t<Arguments>&... arguments) {
+  launch(kernel, blocks, LaunchOptions{.parts = parts}, threads, shared_bytes, stream,
+         arguments...);
+}
+
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /// Calls use(integral_constant) with the smallest compiled head size that holds `head_size`.

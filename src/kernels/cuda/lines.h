@@ -20,7 +20,10 @@ struct AxisLines {
   int group, groups;                 // lines a block works on at once, and how many times that is
   int group_rows;                    // group · line_rows
   int chunk, chunks;                 // groups a block takes, and how many blocks a head gets
+  int cluster;                       // blocks that add their sums up before they are stored
 
+  /// How many of each partial sum a head has.
+  __host__ __device__ int partial_sums() const { return chunks / cluster; }
   /// The token of row `row` of group `index`; −1 where there is none.
   __host__ __device__ int token(const Geometry& g, int index, int row) const {
     const int in_group = row / line_rows, place = row - in_group * line_rows;
@@ -31,6 +34,12 @@ struct AxisLines {
 };
 
 AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool along_y);
+
+/// Divides the lines among clusters of two blocks, where a head gets two. Larger clusters would
+/// find no room for some of the blocks that run at once.
+void form_clusters(AxisLines& axis, const Geometry& g);
+/// Divides them among as many blocks as there were clusters, for kernels that know none.
+void dissolve_clusters(AxisLines& axis);
 
 struct StageOneParams {
   Geometry geometry;
@@ -78,8 +87,8 @@ struct StageOneBackward {
   StageOneParams stage;
   VectorPlaces<const void*> gradients;
   View dq, dk;            // added to
-  float* dtables[2];      // by axis: (blocks, sets, positions, head_size) partial sums, or null
-  float* dgate_scale[2];  // by axis: (blocks) partial sums, or null
+  float* dtables[2];      // by axis: (clusters, sets, positions, head_size) partial sums, or null
+  float* dgate_scale[2];  // by axis: (clusters) partial sums, or null
   float* dgate_offset[2];
 };
 

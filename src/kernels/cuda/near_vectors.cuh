@@ -12,6 +12,20 @@ namespace sape2::kernels::cuda {
 /// The shift is the mean of a few patches spread over the grid.
 inline constexpr int kShiftSamples = 16;
 
+/// One entry of it. All samples are read before the first is added.
+__device__ inline float vector_shift(const float* entry, const Geometry& g, int width) {
+  const int patches = g.tokens - g.prefix, samples = min(kShiftSamples, patches);
+  const int step = patches / samples * width;
+  entry += std::int64_t(g.prefix) * width;
+  float numbers[kShiftSamples];
+#pragma unroll
+  for (int s = 0; s < kShiftSamples; ++s) numbers[s] = s < samples ? entry[s * step] : 0.0F;
+  float sum = 0.0F;
+#pragma unroll
+  for (int s = 0; s < kShiftSamples; ++s) sum += numbers[s];
+  return sum / samples;
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     near_vectors_kernel(const __grid_constant__ NearVectorParams p) {
@@ -24,34 +38,50 @@ __global__ void __launch_bounds__(kThreads)
   const int first = (blockIdx.x - head_index * row_tiles) * kRowTile;
   const std::int64_t head = head_index;  // of all sets
   const float* const from = p.from[axis] + head * g.padded_tokens * width;
+  const std::int64_t place = head * g.padded_tokens + first;
+  T* const to = static_cast<T*>(p.near[axis]) + place * width;
   const Tile<T> tile{shared, kRowTile, width};
   float* const shift = reinterpret_cast<float*>(shared + Tile<T>::bytes(kRowTile, width));
 
-  const int patches = g.tokens - g.prefix, samples = min(kShiftSamples, patches);
-  for (int entry = threadIdx.x; entry < width; entry += kThreads) {
-    float sum = 0.0F;
-    if (!kIsWide<T> && entry < entries)
-      for (int s = 0; s < samples; ++s)
-        sum += from[std::int64_t(g.prefix + s * (patches / samples)) * width + entry];
-    shift[entry] = sum / samples;
-  }
+  wait_for_previous();
+  for (int entry = threadIdx.x; entry < width; entry += kThreads)
+    shift[entry] = !kIsWide<T> && entry < entries ? vector_shift(from + entry, g, width) : 0.0F;
   __syncthreads();
-#pragma unroll 8
-  for (int i = threadIdx.x; i < width * kRowTile; i += kThreads) {
-    const int row = i / width, entry = i - row * width, token = first + row;
-    const bool used = entry < entries && token >= g.prefix && token < g.tokens;
-    const float value = used ? from[std::int64_t(first) * width + i] - shift[entry] : 0.0F;
-    tile.at(row, entry) = narrow<T>(value);
+
+  // Four entries at a time; going on by kThreads of them is some rows and some columns further.
+  const int quads = width / 4, rows = kThreads / quads, columns = kThreads - rows * quads;
+  const auto* const all = reinterpret_cast<const float4*>(from + std::int64_t(first) * width);
+  int row = threadIdx.x / quads, quad = threadIdx.x - row * quads;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < quads * kRowTile; i += kThreads) {
+    const int token = first + row, entry = quad * 4;
+    const float4 numbers = all[i], common = reinterpret_cast<const float4*>(shift)[quad];
+    const bool patch = token >= g.prefix && token < g.tokens;
+    // What lies behind the line's end means nothing.
+    const float near[4] = {
+        patch && entry < entries ? numbers.x - common.x : 0.0F,
+        patch && entry + 1 < entries ? numbers.y - common.y : 0.0F,
+        patch && entry + 2 < entries ? numbers.z - common.z : 0.0F,
+        patch && entry + 3 < entries ? numbers.w - common.w : 0.0F,
+    };
+    if constexpr (kIsWide<T>) {
+      const float4 piece = make_float4(near[0], near[1], near[2], near[3]);
+      reinterpret_cast<float4*>(to)[i] = piece;
+    } else {
+      const uint2 piece = make_uint2(pack<T>(near[0], near[1]), pack<T>(near[2], near[3]));
+      reinterpret_cast<uint2*>(to)[i] = piece;
+      *reinterpret_cast<uint2*>(tile.piece(row, quad / 2) + quad % 2 * 8) = piece;
+    }
+    row += rows;
+    quad += columns;
+    if (quad >= quads) {
+      quad -= quads;
+      ++row;
+    }
   }
   publish_to_matrix_unit();
   __syncthreads();
 
-  const std::int64_t place = head * g.padded_tokens + first;
-  T* const to = static_cast<T*>(p.near[axis]) + place * width;
-  const int pieces = width / Tile<T>::kPerPiece;
-  for (int i = threadIdx.x; i < pieces * kRowTile; i += kThreads)
-    reinterpret_cast<uint4*>(to)[i] =
-        *reinterpret_cast<const uint4*>(tile.piece(i / pieces, i % pieces));
   if constexpr (!kIsWide<T>) {
     const Lane lane;
     const int warp = threadIdx.x / 32, row = warp * 16;
@@ -85,7 +115,8 @@ template <class T>
 void near_vectors(const NearVectorParams& p, cudaStream_t stream) {
   const int width = p.widths[0] > p.widths[1] ? p.widths[0] : p.widths[1];
   launch(near_vectors_kernel<T>,
-         p.sets * p.geometry.batch_heads * (p.geometry.padded_tokens / kRowTile), 2, kThreads,
+         p.sets * p.geometry.batch_heads * (p.geometry.padded_tokens / kRowTile),
+         {.parts = 2, .overlapping = true}, kThreads,
          kSharedAlignment + Tile<T>::bytes(kRowTile, width) + width * 4, stream, p);
 }
 

@@ -15,6 +15,7 @@ struct NearVectorParams {
   float* norms[2];       // (sets, batch_heads, padded_tokens)
 };
 
+/// Overlaps the kernel launched before, whose vectors these are.
 template <class T>
 void near_vectors(const NearVectorParams& p, cudaStream_t stream);
 

@@ -37,6 +37,7 @@ struct SumJobs {
   }
 };
 
+/// Overlaps the kernel launched before, whose partial sums these are or who waited for theirs.
 void add_partial_sums(const SumJobs& jobs, cudaStream_t stream);
 
 }  // namespace sape2::kernels::cuda

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stage_one.cuh"
+#include "kernels/cuda/stage_one_table.cuh"
 #include "kernels/cuda/stage_one_usual.h"
 
 /// Stage 1 forward: a block takes some groups of lines of one axis of one head.

@@ -1,13 +1,12 @@
 #pragma once
 
 #include "kernels/cuda/lane_places.cuh"
-#include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/stage_one.cuh"
 #include "kernels/cuda/stage_one_usual.h"
 
-/// The pieces of stage 1 where sizes are known to the compiler. As in stage_one.cuh a warp works on
-/// 16 patches of one line, and numbers along the line are line[piece][e]. Running sums are products
-/// with triangles of ones.
+/// Stage 1 where sizes are known to the compiler: what a block holds, scores and table values. As
+/// in stage_one.cuh a warp works on 16 patches of one line, and numbers along the line are
+/// line[piece][e].
 namespace sape2::kernels::cuda {
 
 /// Lines of up to `Long` patches, a multiple of 16, padded to that.
@@ -43,14 +42,15 @@ struct UsualBlock {
   std::int64_t batch_head;
   int first_line, last_line;
 
-  /// `blocks`: how many a head gets, at least axis.chunks.
-  __device__ UsualBlock(const StageOneParams& p, int axis_index, unsigned index, unsigned blocks)
-      : axis(p.axes[axis_index]), batch_head(index / blocks) {
-    const int lines = axis.chunk * axis.group;
-    first_line = (index - static_cast<unsigned>(batch_head) * blocks) * lines;
+  /// A head gets `blocks`, each of them `lines`.
+  __device__ UsualBlock(const StageOneParams& p, int axis_index, unsigned blocks, int lines)
+      : axis(p.axes[axis_index]) {
+    const unsigned index = blockIdx.x / blocks;
+    batch_head = index;
+    first_line = (blockIdx.x - index * blocks) * lines;
     last_line = min(first_line + lines, axis.lines);
-    image = static_cast<unsigned>(batch_head) / unsigned(p.geometry.heads);
-    head = static_cast<int>(batch_head) - image * p.geometry.heads;
+    image = index / unsigned(p.geometry.heads);
+    head = static_cast<int>(index) - image * p.geometry.heads;
   }
 };
 
@@ -132,144 +132,6 @@ __device__ void usual_scores(float (&score)[Pieces][4], std::uint32_t queries, s
   }
 }
 
-/// Gates less a half, as multiples of a small power of two: sums along a line are exact, so
-/// positions are bitwise equal in whatever order they are made, never fall along a line, and rise
-/// by at most one a patch.
-template <int Long>
-struct UsualGates {
-  // Numbers of this size have neighbours 2^-20 or 2^-19 apart, and sums of half as many halves as
-  // there are places are no larger.
-  static constexpr float kRounding = Long <= 32 ? 12.0F : 24.0F;
-  static_assert(kUsualHead == 64);  // the usual scale is 1/8
-  float scale, offset, given_scale;
-
-  __device__ UsualGates(const StageOneParams& p, int head) {
-    given_scale = per_head(p.gate_scale, head, 0.125F);
-    scale = -kLog2E * given_scale;
-    offset = -kLog2E * per_head(p.gate_offset, head, 0.0F);
-  }
-  __device__ float operator()(float score) const {
-    const float gate = approximate_reciprocal(1.0F + power_of_2(fmaf(score, scale, offset)));
-    return (gate + kRounding) - (kRounding + 0.5F);
-  }
-  /// d gate / d (its logit).
-  __device__ static float slope(float gate) { return fmaf(-gate, gate, 0.25F); }
-};
-
-/// Ones where place k of a piece lies before place n or is it (`FromBegin`), or behind it, as B;
-/// k in the order in which a result's numbers become A.
-template <bool FromBegin>
-struct Triangle {
-  std::uint32_t even, odd;
-
-  __device__ Triangle() {
-    const Lane lane;
-    const std::uint32_t one = __float_as_int(1.0F);
-    even = (FromBegin ? 2 * lane.t <= lane.g : 2 * lane.t >= lane.g) ? one : 0;
-    odd = (FromBegin ? 2 * lane.t + 1 <= lane.g : 2 * lane.t + 1 >= lane.g) ? one : 0;
-  }
-};
-
-/// One piece of numbers as A, in as many digits as tf32 has; `low` gets the rest.
-struct PieceAsA {
-  std::uint32_t high[4], low[4];
-
-  __device__ explicit PieceAsA(const float (&x)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float number = x[i % 2 * 2 + i / 2];
-      high[i] = __float_as_int(number) & 0xffffe000u;
-      low[i] = __float_as_int(number - __uint_as_float(high[i]));
-    }
-  }
-};
-
-/// Running sums along lines; calls use(piece, sums) for one piece after another, from the begin or
-/// the end. After that x[piece] is not read any more. Unless `Exact`, of x just the digits that
-/// tf32 has.
-template <bool FromBegin, bool Exact, int Pieces, class Use>
-__device__ void sum_along(const float (&x)[Pieces][4], Use use) {
-  const Triangle<FromBegin> triangle;
-  const std::uint32_t one = __float_as_int(1.0F);
-  float before[4] = {};
-#pragma unroll
-  for (int i = 0; i < Pieces; ++i) {
-    const int piece = FromBegin ? i : Pieces - 1 - i;
-    const PieceAsA a(x[piece]);
-    float sums[4];
-    multiply_tf32(sums, a.high, triangle.even, triangle.odd, before);
-    if constexpr (Exact) multiply_add_tf32(sums, a.low, triangle.even, triangle.odd);
-    if (i + 1 < Pieces) {
-      multiply_add_tf32(before, a.high, one, one);
-      if constexpr (Exact) multiply_add_tf32(before, a.low, one, one);
-    }
-    use(piece, sums);
-  }
-}
-
-/// Of each of this lane's two rows the number at the patch's own place, in all four lanes.
-template <int Pieces>
-__device__ float2 at_own_place(const float (&x)[Pieces][4], int own) {
-  const Lane lane;
-  float mine[2] = {};
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-#pragma unroll
-    for (int tile = 0; tile < Pieces / 2; ++tile)
-      if (own == 16 * tile)
-        mine[half] = lane.g % 2 ? x[2 * tile + half][2 * half + 1] : x[2 * tile + half][2 * half];
-  const int from = lane.g * 4 + lane.g / 2;
-  return make_float2(__shfl_sync(0xffffffffu, mine[0], from),
-                     __shfl_sync(0xffffffffu, mine[1], from));
-}
-
-/// Gates, less a half, and positions of a warp's patches from their scores, `own` the first one's
-/// place. Behind the line's end Span::suffix has gates 0; else numbers there mean nothing.
-template <class Lines, int Pieces>
-__device__ void usual_positions(float (&position)[Pieces][4], float (&gate)[Pieces][4],
-                                const float (&score)[Pieces][4],
-                                const UsualGates<Lines::kLong>& gates, int length, int own) {
-  const Lane lane;
-#pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) gate[piece][e] = gates(score[piece][e]);
-  if (Lines::kSuffix && length < Lines::kLong) {
-#pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (piece * 8 + 2 * lane.t + e % 2 >= length) gate[piece][e] = -0.5F;
-  }
-  sum_along<!Lines::kSuffix, true>(gate, [&](int piece, const float(&sums)[4]) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) position[piece][e] = sums[e];
-  });
-  if constexpr (Lines::kSuffix) {
-    const float begin = 0.5F * Lines::kLong - lane.t;
-#pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) position[piece][e] += begin - (piece * 4 + e % 2 * 0.5F);
-  } else {
-    // Sums from the begin, less what comes before the patch: to its right without its own gate, to
-    // its left without the other's. Then a half for each step.
-    const float2 own_sum = at_own_place(position, own), own_gate = at_own_place(gate, own);
-    const int offset = own + lane.g - 2 * lane.t;
-    const float begin = -0.5F * offset;
-#pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int ahead = piece * 8 + e % 2 - e / 2 * 8;
-        position[piece][e] -= e < 2 ? own_sum.x : own_sum.y;
-        const float nearer = (e < 2 ? own_gate.x : own_gate.y) - gate[piece][e];
-        if (ahead < offset) position[piece][e] += nearer;
-        position[piece][e] += begin + 0.5F * ahead;
-      }
-  }
-}
-
 /// a·table of a warp's patches over their window. `source`: LanePlaces::a of the warp's rows;
 /// `table`: LanePlaces::b_rows of the window's.
 template <class T, class Lines>
@@ -314,14 +176,9 @@ bool is_counted(const Geometry& g, const AnyView& view) {
 inline bool is_usual(const StageOneParams& p) {
   const auto& g = p.geometry;
   if (!is_counted(g, p.q) || !is_counted(g, p.k)) return false;
-  bool exact = true;
-  for (int axis = 0; axis < 2; ++axis) {
-    const auto& a = p.axes[axis];
-    exact =
-        exact && (p.span == Span::suffix ? a.positions == a.length + 1 : a.origin == a.length - 1);
-    exact = exact && reinterpret_cast<std::uintptr_t>(p.tables[0][axis]) % 16 == 0;
-  }
-  return exact && usual_sizes(g) && g.aligned && p.sets == 1 && g.batch_heads > 0;
+  for (const float* table : p.tables[0])
+    if (reinterpret_cast<std::uintptr_t>(table) % 16 != 0) return false;
+  return usual_sizes(p) && g.aligned && g.batch_heads > 0;
 }
 
 /// Calls use(UsualLines()) for an axis.

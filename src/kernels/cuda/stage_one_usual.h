@@ -14,6 +14,15 @@ inline bool usual_sizes(const Geometry& g) {
   return g.head_size == kUsualHead && g.rows <= kUsualLine && g.cols <= kUsualLine;
 }
 
+/// Whether all but alignment does: one set of vectors, and tables that no position leaves.
+inline bool usual_sizes(const StageOneParams& p) {
+  bool exact = true;
+  for (const AxisLines& axis : p.axes)
+    exact = exact && (p.span == Span::suffix ? axis.positions == axis.length + 1
+                                             : axis.origin == axis.length - 1);
+  return exact && p.sets == 1 && usual_sizes(p.geometry);
+}
+
 /// False, and nothing done, where a call is not usual.
 template <class T>
 bool usual_stage_one_forward(const StageOneForward& p, cudaStream_t stream);

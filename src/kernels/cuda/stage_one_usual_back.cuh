@@ -1,6 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/stage_one_usual.cuh"
+#include "kernels/cuda/cluster.cuh"
+#include "kernels/cuda/stage_one_usual_positions.cuh"
 
 /// The pieces of the way back through stage 1, where sizes are known to the compiler.
 namespace sape2::kernels::cuda {
@@ -202,6 +203,53 @@ __device__ void clear_own_place(float (&x)[Pieces][4], int own) {
   }
 }
 
+/// Sums of kRows rows of the table's gradient over the blocks of a cluster, by way of shared
+/// memory.
+template <class Lines>
+struct UsualTableSums {
+  static constexpr int kPitch = kUsualHead + 8;  // numbers; spares the banks
+  static constexpr int kQuads = kUsualHead / 4;
+  static constexpr int kBytes = Lines::kRows * kPitch * 4;
+  float* rows;
+
+  __device__ explicit UsualTableSums(unsigned char* shared)
+      : rows(reinterpret_cast<float*>(shared)) {}
+
+  /// A warp's 16 rows from `first` on.
+  __device__ void put(const float (&c)[kUsualHead / 8][4], int first) const {
+    const Lane lane;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < kUsualHead / 8; ++piece)
+        *reinterpret_cast<float2*>(rows + (first + lane.g + 8 * half) * kPitch + piece * 8 +
+                                   2 * lane.t) =
+            make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
+  }
+  /// This block's share of the rows to a table of `positions` rows, or added to it; row 0 is the
+  /// table's row `begin`.
+  __device__ void store(float* table, int begin, int positions, bool add,
+                        const Cluster& cluster) const {
+    const int share = Lines::kRows / cluster.size * kQuads;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < share; i += Lines::kThreads) {
+      const int row = (cluster.rank * share + i) / kQuads, quad = i % kQuads;
+      if (unsigned(begin + row) >= unsigned(positions)) continue;
+      float4 sum = cluster.sum(reinterpret_cast<const float4*>(rows + row * kPitch) + quad);
+      float4* const to =
+          reinterpret_cast<float4*>(table + std::int64_t(begin + row) * kUsualHead) + quad;
+      if (add) {
+        const float4 there = *to;
+        sum.x += there.x;
+        sum.y += there.y;
+        sum.z += there.z;
+        sum.w += there.w;
+      }
+      *to = sum;
+    }
+  }
+};
+
 /// Where 16 rows of a tensor are, as they are read and written: every fourth by one lane, 16 bytes
 /// each.
 template <class T>
@@ -217,10 +265,11 @@ struct UsualRows {
     step = 4 * to.along;
     left = line < axis.lines ? axis.length - place - lane / 8 : 0;
   }
+  /// From the cache that all multiprocessors share: another launch may just have written there.
   __device__ void read() {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (4 * i < left) old[i] = *reinterpret_cast<const uint4*>(at + i * step);
+      if (4 * i < left) old[i] = __ldcg(reinterpret_cast<const uint4*>(at + i * step));
   }
   /// Adds a result to what was read, by way of shared memory.
   __device__ void add(const float (&c)[kUsualHead / 8][4], unsigned char* staging, int pitch) {

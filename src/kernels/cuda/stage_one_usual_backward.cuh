@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/stage_one_usual_back.cuh"
 
 /// Stage 1 backward for usual calls, one axis a launch; see stage_one_backward.cuh.
@@ -31,7 +31,9 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
-  const UsualBlock block(p, params.axis, blockIdx.x, p.axes[params.axis].chunks);
+  const UsualBlock block(p, params.axis, p.axes[params.axis].chunks,
+                         p.axes[params.axis].chunk * p.axes[params.axis].group);
+  static_assert(UsualTableSums<Lines>::kBytes <= Lines::kWarps * (Work::kBytes + Work::kBinBytes));
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
@@ -60,13 +62,48 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
   };
 
+  // c += dzᵀ · source, 16 rows of the table's gradient from all patches in work.
+  const auto add_tables = [&](float(&c)[kColumns][4], int first) {
+#pragma unroll
+    for (int tile = 0; tile < Lines::kWarps; ++tile) {
+      const int column = first - Lines::window(tile % Lines::kTiles * 16);
+      if (column < 0 || column >= Lines::kWindow) continue;
+      FragmentA<T> a;
+      load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
+      multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+    }
+  };
+  // Short lines' tables are 16 rows a warp, summed up in registers.
+  constexpr bool kKeepsTable = Lines::kTableRows <= Lines::kRows;
+  const auto store_tables = [&](const float(&c)[kColumns][4], int first, bool add) {
+    const Cluster cluster;
+    const UsualTableSums<Lines> rows(kKeepsTable ? usual_shared : all_work);
+    rows.put(c, warp.first_row);
+    cluster.synchronize();
+    rows.store(params.all.dtables[params.axis] +
+                   std::int64_t(blockIdx.x / cluster.size) * axis.positions * kUsualHead,
+               first - Lines::table_begin(axis.length), axis.positions, add, cluster);
+    cluster.synchronize();
+  };
+  const bool wants_tables = params.all.dtables[params.axis] != nullptr;
+  float dtable[kColumns][4] = {};
   float dscale = 0.0F, doffset = 0.0F;
-  for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
+  // A launch begins before the one in front of it is done: the first axis's waits for the vectors'
+  // gradients, and only then lets the second axis's begin, which waits for dq and dk.
+  const bool first_axis = params.axis == 0;
+  if (!first_axis) let_next_begin();
+  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
+  const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
+  for (int line = block.first_line; line < last_line; line += Lines::kLines) {
     if (line > block.first_line) __syncthreads();
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
     load_lines<Lines>(k, UsualTensor<const T>(p.k, p, block), axis, line);
     commit_copies();
     if (line == block.first_line) load_usual_table<T, Lines>(table, p, block, params.axis);
+    if (first_axis && line == block.first_line) {
+      wait_for_previous();
+      let_next_begin();
+    }
     UsualGradients<T, Lines> gradients;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -115,6 +152,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
     UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
+    if (!first_axis && line == block.first_line) wait_for_previous();
     dq.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
@@ -154,50 +192,29 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
-    if (params.all.dtables[params.axis] == nullptr) continue;
-    float* const partial =
-        params.all.dtables[params.axis] + std::int64_t(blockIdx.x) * axis.positions * kUsualHead;
+    if (wants_tables) {
+      if constexpr (kKeepsTable) {
+        add_tables(dtable, warp.first_row);
+      } else {
 #pragma unroll 1
-    for (int first = warp.first_row; first < Lines::kTableRows; first += Lines::kRows) {
+        for (int first = 0; first < Lines::kTableRows; first += Lines::kRows) {
 #pragma unroll
-      for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
-#pragma unroll
-      for (int tile = 0; tile < Lines::kWarps; ++tile) {
-        const int column = first - Lines::window(tile % Lines::kTiles * 16);
-        if (column < 0 || column >= Lines::kWindow) continue;
-        FragmentA<T> a;
-        load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
-        multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = first + lane.g + 8 * half - Lines::table_begin(axis.length);
-        if (row < 0 || row >= axis.positions) continue;
-        auto* const to = reinterpret_cast<float2*>(partial + row * kUsualHead) + lane.t;
-        if (line > block.first_line) {
-#pragma unroll
-          for (int piece = 0; piece < kColumns; ++piece) {
-            const float2 there = to[piece * 4];
-            c[piece][2 * half] += there.x;
-            c[piece][2 * half + 1] += there.y;
-          }
+          for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
+          add_tables(c, first + warp.first_row);
+          __syncthreads();
+          store_tables(c, first, line > block.first_line);
         }
-#pragma unroll
-        for (int piece = 0; piece < kColumns; ++piece)
-          to[piece * 4] = make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
       }
     }
   }
-
-  float* const sums = reinterpret_cast<float*>(usual_shared);
-  if (params.all.dgate_scale[params.axis] != nullptr) {
-    const float all = block_sum(dscale, sums);
-    if (threadIdx.x == 0) params.all.dgate_scale[params.axis][blockIdx.x] = all;
+  wait_for_previous();  // blocks without lines have not, and what follows takes others' memory
+  if constexpr (kKeepsTable) {
+    __syncthreads();
+    if (wants_tables) store_tables(dtable, 0, false);
   }
-  if (params.all.dgate_offset[params.axis] != nullptr) {
-    const float all = block_sum(doffset, sums);
-    if (threadIdx.x == 0) params.all.dgate_offset[params.axis][blockIdx.x] = all;
-  }
+  store_cluster_sums(dscale, params.all.dgate_scale[params.axis], doffset,
+                     params.all.dgate_offset[params.axis], reinterpret_cast<float*>(usual_shared),
+                     Cluster());
 }
 
 template <class T>
@@ -209,8 +226,9 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
   for (int axis = 0; axis < 2; ++axis)
     dispatch_usual_lines(axes[axis], p.stage.span, [&](auto lines) {
       using Lines = decltype(lines);
-      launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks, 1,
-             Lines::kThreads, kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
+      launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks,
+             {.cluster = axes[axis].cluster, .overlapping = true}, Lines::kThreads,
+             kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
     });
   return true;
 }

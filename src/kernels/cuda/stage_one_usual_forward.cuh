@@ -1,16 +1,20 @@
 #pragma once
 
-#include "kernels/cuda/stage_one_usual.cuh"
+#include "kernels/cuda/stage_one_usual_positions.cuh"
 
 /// Stage 1 forward for usual calls, both axes in one grid where their lines are padded alike.
 namespace sape2::kernels::cuda {
 
-/// `axis`: the grid's first one; `blocks`: how many a head and axis get.
 struct UsualForward {
   StageOneForward all;
-  int axis;
-  unsigned blocks;
+  int axis;         // the grid's first one
+  unsigned blocks;  // that a head and axis get
+  int lines;        // of a block
 };
+
+/// Blocks that a multiprocessor should run at once.
+template <class Lines>
+inline constexpr int kUsualForwardBlocks = Lines::kLong == 64 ? 3 : 6;
 
 /// One of this lane's two rows of 16-bit vectors to memory. Lanes exchange pairs, so that each
 /// writes eight bytes and four of them a whole sector.
@@ -41,7 +45,7 @@ __device__ void store_usual_vector(float* to, const float (&line)[Pieces][4], in
 }
 
 template <class T, class Lines>
-__global__ void __launch_bounds__(Lines::kThreads, Lines::kLong > 32 ? 4 : 5)
+__global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
     usual_forward_kernel(const __grid_constant__ UsualForward params) {
   constexpr int kPieces = Lines::kPieces;
   // Table values come first: what is no number reads beyond them.
@@ -54,20 +58,13 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong > 32 ? 4 : 5)
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
   const int axis_index = params.axis + blockIdx.y;
-  const UsualBlock block(p, axis_index, blockIdx.x, params.blocks);
+  const UsualBlock block(p, axis_index, params.blocks, params.lines);
   const AxisLines& axis = block.axis;
   const auto& to = params.all.vectors;
   const int width = to.widths[axis_index];
   const std::int64_t vectors = to.place(g, axis, axis_index, 0, block.batch_head, 0);
   T* const narrow_vectors = static_cast<T*>(to.axes[axis_index]) + vectors;
   float* const wide_vectors = static_cast<float*>(to.axes[axis_index]) + vectors;
-  if (block.first_line == 0) {
-    if (to.wide) {
-      clear_unused(g, wide_vectors, width);
-    } else {
-      clear_unused(g, narrow_vectors, width);
-    }
-  }
 
   const UsualTensor<const T> all_q(p.q, p, block), all_k(p.k, p, block);
   const LanePlaces<kUsualHead> places;
@@ -130,24 +127,42 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong > 32 ? 4 : 5)
       }
     }
   }
+  if (block.first_line == 0) {
+    if (to.wide) {
+      clear_unused(g, wide_vectors, width);
+    } else {
+      clear_unused(g, narrow_vectors, width);
+    }
+  }
 }
 
 template <class T>
 bool usual_stage_one_forward(const StageOneForward& p, cudaStream_t stream) {
   if (p.vectors.plain || !is_usual(p.stage)) return false;
   const auto& axes = p.stage.axes;
-  // Both axes at once where they are padded alike.
+  // Both axes at once where they are padded alike. No more blocks than run at once on a large
+  // device, since each has to load the table.
+  constexpr std::int64_t kProcessors = 132;
+  const std::int64_t heads = p.stage.geometry.batch_heads;
   for (int axis = 0; axis < 2;) {
     dispatch_usual_lines(axes[axis], p.stage.span, [&](auto lines) {
       using Lines = decltype(lines);
+      const auto groups = [](const AxisLines& a) {
+        return (a.lines + Lines::kLines - 1) / Lines::kLines;
+      };
       const auto& other = axes[1 - axis];
       const bool both =
           axis == 0 && other.length <= Lines::kLong && 2 * other.length > Lines::kLong;
-      const int blocks = both ? max(axes[0].chunks, axes[1].chunks) : axes[axis].chunks;
-      launch(usual_forward_kernel<T, Lines>, p.stage.geometry.batch_heads * blocks, both ? 2 : 1,
-             Lines::kThreads,
+      const int most = both ? max(groups(axes[0]), groups(axes[1])) : groups(axes[axis]);
+      const std::int64_t all = heads * (groups(axes[axis]) + (both ? groups(other) : 0));
+      const std::int64_t at_once = kProcessors * kUsualForwardBlocks<Lines>;
+      const int of_block =
+          static_cast<int>(std::min<std::int64_t>(most, (all + at_once - 1) / at_once));
+      const int blocks = (most + of_block - 1) / of_block;
+      launch(usual_forward_kernel<T, Lines>, heads * blocks, both ? 2 : 1, Lines::kThreads,
              Lines::kRows * Lines::kValuePitch * 4 + 2 * Lines::kTileBytes + Lines::kTableBytes,
-             stream, UsualForward{p, axis, static_cast<unsigned>(blocks)});
+             stream,
+             UsualForward{p, axis, static_cast<unsigned>(blocks), of_block * Lines::kLines});
       axis += both ? 2 : 1;
     });
   }

@@ -58,8 +58,8 @@ void sum_stage_one(SumJobs& sums, const StageOneParams& stage, const Encoding& e
       const auto& lines = stage.axes[axis];
       const auto& tables = of_set(wanted, stage, set);
       SumJob job;
-      job.parts[0] = {partial.dtables[axis], lines.chunks, stage.sets * lines.positions * head_size,
-                      set * lines.positions * head_size};
+      job.parts[0] = {partial.dtables[axis], lines.partial_sums(),
+                      stage.sets * lines.positions * head_size, set * lines.positions * head_size};
       job.out = axis ? tables.dy : tables.dx;
       job.out_elements = encoding.positions * head_size;
       job.first = lines.table_first * head_size;
@@ -70,7 +70,7 @@ void sum_stage_one(SumJobs& sums, const StageOneParams& stage, const Encoding& e
   const auto add_gate = [&](float* out, float* const(&parts)[2]) {
     SumJob job;
     for (int axis = 0; axis < 2; ++axis)
-      job.parts[axis] = {parts[axis], stage.axes[axis].chunks, 1};
+      job.parts[axis] = {parts[axis], stage.axes[axis].partial_sums(), 1};
     job.out = out;
     sums.add(job);
   };
@@ -83,7 +83,7 @@ std::size_t sape2_vectors_workspace(const VectorInputs& in, const Encoding& enco
   check_encoding(encoding);
   Arena arena;
   StageOneScratch(arena,
-                  stage_one_params(geometry_of(in.shape, in.dtype, {}), in.q, in.k, encoding));
+                  stage_one_params(geometry_of(in.shape, in.dtype, {}), in.q, in.k, encoding), 0);
   return arena.used();
 }
 
@@ -108,7 +108,7 @@ void sape2_vectors_backward(const VectorInputs& in, const Encoding& encoding,
   const auto geometry =
       geometry_of(in.shape, in.dtype, {in.q, in.k, as_const(d.dq), as_const(d.dk)});
   const auto stage = stage_one_params(geometry, in.q, in.k, encoding);
-  const StageOneScratch partial(arena, stage);
+  const StageOneScratch partial(arena, stage, 0);
   const VectorPlaces<const void*> places{.axes = {output_gradients.dx, output_gradients.dy},
                                          .plain = true};
   const auto p = stage_one_backward_params(stage, places, d.dq, d.dk, encoding_gradients, partial);

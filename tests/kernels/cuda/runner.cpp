@@ -137,7 +137,7 @@ struct Run {
     s.dvectors[1] = dy.download();
   }
 
-  void sape2(Solution& s) {
+  void sape2(Solution& s, bool keeps_vectors) {
     std::unique_ptr<DeviceNumbers> tables[2][2], dtables[2][2];
     for (int set = 0; set < p.sets(); ++set)
       for (int axis = 0; axis < 2; ++axis) {
@@ -160,11 +160,15 @@ struct Run {
       (from_q ? wanted.q_tables : wanted.k_tables) =
           TableGradients{dtables[set][0]->floats(), dtables[set][1]->floats()};
     }
-    with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, false),
+    const DeviceBytes vectors(
+        keeps_vectors ? cuda::sape2_attention_vectors(inputs, encoding, p.form) : 0);
+    const bool kept = vectors.size() > 0;
+    if (kept) saved.vectors = outputs.vectors = vectors.data();
+    with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, false, kept),
                    [&](const cuda::Launch& launch) {
                      cuda::sape2_attention_forward(inputs, encoding, p.form, bias, outputs, launch);
                    });
-    with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, true),
+    with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, true, kept),
                    [&](const cuda::Launch& launch) {
                      cuda::sape2_attention_backward(inputs, encoding, p.form, bias, saved,
                                                     gradients, wanted, dgain.floats(), launch);
@@ -201,13 +205,13 @@ Problem rounded_problem(Problem problem, DType type) {
   return problem;
 }
 
-Solution run_on_gpu(const Problem& problem, DType type, bool packed) {
+Solution run_on_gpu(const Problem& problem, DType type, bool packed, bool keeps_vectors) {
   Run run(problem, type, packed);
   Solution s;
   if (!problem.has_bias) {
     run.plain();
   } else if (problem.has_tables) {
-    run.sape2(s);
+    run.sape2(s, keeps_vectors);
   } else {
     run.given(s);
   }

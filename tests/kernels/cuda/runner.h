@@ -6,7 +6,8 @@ namespace sape2::kernels::test {
 
 /// Runs the CUDA kernels on a problem whose numbers are first rounded to `type`, forward and
 /// backward. `packed`: q, k and v are views of one (images, tokens, 3, heads, head size) tensor.
-Solution run_on_gpu(const Problem& problem, DType type, bool packed);
+/// `keeps_vectors`: from forward to backward, else they are made again.
+Solution run_on_gpu(const Problem& problem, DType type, bool packed, bool keeps_vectors = true);
 
 /// A problem whose q, k, v, dout and vectors `type` can hold, tables and gates float32.
 Problem rounded_problem(Problem problem, DType type);

@@ -1,0 +1,131 @@
+// Entry points of attention with both stages.
+#include "kernels/cuda/attention_calls.h"
+#include "kernels/cuda/head_calls.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/stage_one_sums.h"
+#include "kernels/cuda/stage_one_usual.h"
+
+#include <limits>
+
+namespace sape2::kernels::cuda {
+namespace {
+
+template <class T>
+void prepare_sape2(const StageOneParams& stage, Form form, const VectorScratch& v,
+                   cudaStream_t stream) {
+  stage_one_forward<T>({.stage = stage, .vectors = own_places(form, v)}, stream);
+  if (form == Form::distance) make_near<T>(stage.geometry, v, stream);
+}
+
+/// Stage 1 of a call in tiles, its sums added up in clusters where kernels know how.
+StageOneParams stage_in_tiles(const AttentionInputs& in, const Geometry& g,
+                              const Encoding& encoding) {
+  auto stage = stage_one_params(g, in.q, in.k, encoding);
+  if (in.dtype != DType::float32 && usual_sizes(stage) && is_hopper_code())
+    for (auto& axis : stage.axes) form_clusters(axis, g);
+  return stage;
+}
+
+/// Memory the caller keeps from forward to backward, as large as the size function says.
+Arena kept_memory(const void* data) {
+  return {const_cast<void*>(data), std::numeric_limits<std::size_t>::max()};
+}
+
+}  // namespace
+
+std::size_t sape2_attention_vectors(const AttentionInputs& in, const Encoding& encoding,
+                                    Form form) {
+  check_shape(in.shape, in.dtype, form, sets_of(encoding));
+  check_encoding(encoding);
+  const auto geometry = geometry_of(in.shape, in.dtype, {});
+  const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
+  if (head.fits()) return 0;
+  Arena workspace, kept;
+  VectorScratch(workspace, kept, geometry, in.dtype, form, sets_of(encoding), false);
+  return kept.used();
+}
+
+std::size_t sape2_attention_workspace(const AttentionInputs& in, const Encoding& encoding,
+                                      Form form, bool backward, bool kept) {
+  check_shape(in.shape, in.dtype, form, sets_of(encoding));
+  check_encoding(encoding);
+  const auto geometry = geometry_of(in.shape, in.dtype, {});
+  const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
+  if (head.fits()) return backward ? head.backward_workspace() : 0;
+  Arena arena, elsewhere;
+  if (backward) BackwardScratch(arena, geometry);
+  const VectorScratch vectors(arena, kept ? elsewhere : arena, geometry, in.dtype, form,
+                              sets_of(encoding), backward);
+  if (backward) {
+    arena.return_to(vectors.first_gradients);
+    StageOneScratch(arena, stage_in_tiles(in, geometry, encoding), vectors.begin);
+  }
+  return arena.used();
+}
+
+void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding, Form form,
+                             const Bias& bias, const AttentionOutputs& outputs,
+                             const Launch& launch) {
+  check_shape(in.shape, in.dtype, form, sets_of(encoding));
+  check_encoding(encoding);
+  const auto geometry = forward_geometry(in, outputs);
+  auto p = attention_params(in, geometry, bias);
+  p.out = outputs.out;
+  p.softmax = outputs.softmax;
+  const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
+  if (head.fits()) return head.forward(p, stream_of(launch));
+  Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(outputs.vectors);
+  const VectorScratch scratch(arena, outputs.vectors != nullptr ? kept : arena, geometry, in.dtype,
+                              form, sets_of(encoding), false);
+  p.vectors = scratch.view();
+  const auto stage = stage_in_tiles(in, geometry, encoding);
+  const auto stream = stream_of(launch);
+  dispatch_type(in.dtype, [&](auto type) {
+    using T = decltype(type);
+    prepare_sape2<T>(stage, form, scratch, stream);
+    attend<T>(in, p, bias_form(form, stage.sets), stream);
+  });
+}
+
+void sape2_attention_backward(const AttentionInputs& in, const Encoding& encoding, Form form,
+                              const Bias& bias, const AttentionSaved& saved,
+                              const AttentionGradients& d,
+                              const EncodingGradients& encoding_gradients, float* dgain,
+                              const Launch& launch) {
+  check_shape(in.shape, in.dtype, form, sets_of(encoding));
+  check_encoding(encoding);
+  const auto geometry = backward_geometry(in, saved, d);
+  auto p = backward_params(attention_params(in, geometry, bias), saved, d);
+  const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
+  if (head.fits())
+    return head.backward(p, {}, {.encoding = encoding_gradients, .dgain = dgain}, launch);
+  Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(saved.vectors);
+  const bool are_kept = saved.vectors != nullptr;
+  const BackwardScratch backward(arena, geometry);
+  const VectorScratch vectors(arena, are_kept ? kept : arena, geometry, in.dtype, form,
+                              sets_of(encoding), true);
+  const auto stage = stage_in_tiles(in, geometry, encoding);
+  arena.return_to(vectors.first_gradients);
+  const StageOneScratch partial(arena, stage, vectors.begin);
+
+  p.forward.vectors = vectors.view();
+  p.delta = backward.delta;
+  p.dx = vectors.gradients[0];
+  p.dy = vectors.gradients[1];
+  if (dgain != nullptr) p.dgain = backward.dgain;
+  const auto back = stage_one_backward_params(stage, gradient_places(form, vectors), d.dq, d.dk,
+                                              encoding_gradients, partial);
+  const auto stream = stream_of(launch);
+  dispatch_type(in.dtype, [&](auto type) {
+    using T = decltype(type);
+    if (!are_kept) prepare_sape2<T>(stage, form, vectors, stream);
+    attend_backward<T>(in, p, bias_form(form, stage.sets), stream);
+    stage_one_backward<T>(back, stream);
+  });
+  SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
+  sum_dgain(sums, geometry, backward.dgain, dgain);
+  sum_stage_one(sums, stage, encoding, encoding_gradients, partial);
+  add_partial_sums(sums, stream);
+}
+
+}  // namespace sape2::kernels::cuda

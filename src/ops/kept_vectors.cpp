@@ -1,0 +1,35 @@
+#include "ops/kept_vectors.h"
+
+#ifdef SAPE2_FUSED_CUDA
+#include "ops/cuda_backend.h"
+#endif
+
+#include <ATen/ATen.h>
+
+namespace sape2::ops {
+namespace {
+
+bool wants_gradient(Sape2Arguments a) {
+  if (!at::GradMode::is_enabled()) return false;
+  for (const at::Tensor* tensor : a.tensors())
+    if (tensor->defined() && tensor->requires_grad()) return true;
+  return false;
+}
+
+}  // namespace
+
+int64_t bytes_to_keep(const Sape2Arguments& a) {
+  if (!a.vectors.q.device().is_cuda() || !wants_gradient(a)) return 0;
+#ifdef SAPE2_FUSED_CUDA
+  return CudaBackend::bytes_to_keep(a);
+#else
+  return 0;
+#endif
+}
+
+at::Tensor empty_kept(const Sape2Arguments& a) {
+  const auto& q = a.vectors.q;
+  return at::empty_symint({q.sym_size(0), q.sym_size(1), a.kept}, q.options().dtype(at::kByte));
+}
+
+}  // namespace sape2::ops
