@@ -35,8 +35,8 @@ struct AxisLines {
 
 AxisLines axis_lines(const Geometry& g, Span span, std::int64_t table_rows, bool along_y);
 
-/// Divides the lines among clusters of two blocks, where a head gets two. Larger clusters would
-/// find no room for some of the blocks that run at once.
+/// Divides the lines among clusters of two blocks, where a head gets two. Clusters of four were
+/// slower; likely not all blocks find room at once then.
 void form_clusters(AxisLines& axis, const Geometry& g);
 /// Divides them among as many blocks as there were clusters, for kernels that know none.
 void dissolve_clusters(AxisLines& axis);
