@@ -74,17 +74,6 @@ __device__ inline void copy_box(void* to, const CUtensorMap& map, const BoxPlace
 #endif
 }
 
-/// Consecutive bytes; all of it multiples of 16.
-__device__ inline void copy_bytes(void* to, const void* from, int bytes, CopyBarrier* barrier) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-      "[%3];" ::"r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier))
-      : "memory");
-#endif
-}
-
 /// Waits until the barrier's turn number `turn` (0, 1, 2, …) is over.
 __device__ inline void wait_for_boxes(CopyBarrier* barrier, int turn) {
 #if __CUDA_ARCH__ >= 900

@@ -46,11 +46,15 @@ bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns
   return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, kStreamColumns, 1, prefix);
 }
 
-/// Boxes of 64 tokens' vectors.
-template <class T, class Stream>
+/// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
+template <class T, BiasForm Form, class Stream>
 bool make_vector_maps(const VectorBuffers& v, const Geometry& g, Stream* s) {
-  return make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x) &&
-         make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y);
+  if constexpr (Form == BiasForm::none) return true;
+  if (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x) ||
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y))
+    return false;
+  return !kIsDistance<Form> || (make_note_map(v.norm_x, g, 1, kRowTile, &s->norm_x) &&
+                                make_note_map(v.norm_y, g, 1, kRowTile, &s->norm_y));
 }
 
 /// Calls use(integral_constant) with the eights of a grid row in the direct form, of a vector in
@@ -80,7 +84,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, &s)) return false;
+  if (!make_vector_maps<T, Form>(v, g, &s)) return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
@@ -107,11 +111,12 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   const auto rows = [&](const ConstView& view, CUtensorMap* map) {
     return make_token_map<T>(view, g, 0, g.tokens, 1, kRowTile, 1, map);
   };
-  if (!rows(f.q, &s.q) || !rows(p.dout, &s.dout) || !rows(f.k, &s.k_rows) ||
-      !rows(f.v, &s.v_rows) || !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
+  if (!make_note_map(p.delta, g, 2, kRowTile, &s.notes) || !rows(f.q, &s.q) ||
+      !rows(p.dout, &s.dout) || !rows(f.k, &s.k_rows) || !rows(f.v, &s.v_rows) ||
+      !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (Form != BiasForm::none && !make_vector_maps<T>(v, g, &s)) return false;
+  if (!make_vector_maps<T, Form>(v, g, &s)) return false;
   if (Form == BiasForm::direct &&
       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
     return false;

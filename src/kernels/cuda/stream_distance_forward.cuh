@@ -80,13 +80,12 @@ struct StreamDistanceForward {
   }
   __device__ void load_keys(int tile) const {
     const int first = tile * kColumns;
-    const std::int64_t token = block.batch_head * g.padded_tokens + first;
     CopyBarrier* const to = barrier(Layout::keys);
     expect_bytes(to, Layout::kParts * kStreamTile + 2 * kColumns * 4);
     copy_box(other(Layout::x).data, params.x, block.vectors(first), to);
-    copy_bytes(norms(0), p.vectors.norm_x + token, kColumns * 4, to);
+    copy_box(norms(0), params.norm_x, block.notes(first, 1), to);
     copy_box(other(Layout::y).data, params.y, block.vectors(first), to);
-    copy_bytes(norms(1), p.vectors.norm_y + token, kColumns * 4, to);
+    copy_box(norms(1), params.norm_y, block.notes(first, 1), to);
     copy_box(other(Layout::q).data, params.k, block.tokens(first), to);
   }
   __device__ void load_values(int tile) const {

@@ -137,9 +137,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     } else if (share == 1) {
       copy_box(to + Layout::kTileBytes, params.dout, block.tokens(first), barrier);
     } else if (share == 2) {
-      copy_bytes(to + Layout::kNotes,
-                 params.base.delta + 2 * (block.batch_head * g.padded_tokens + first),
-                 Layout::kNoteBytes, barrier);
+      copy_box(to + Layout::kNotes, params.notes, block.notes(first, 2), barrier);
       if constexpr (kDirect)
         copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.first_row / 8 * 8),
                  barrier);

@@ -28,10 +28,9 @@ struct StreamPairsLayout {
   static constexpr int kArrived = kScratch + 64;  // of each stage, then of the block's rows
   static constexpr int kFilled = kArrived + (kStages + 1) * 8;
   static constexpr int kEmptied = kFilled + kSlots * 8;
-  static constexpr int kHanded = kEmptied + kSlots * 8;    // a tile's items, by its parity
-  static constexpr int kReleased = kHanded + 2 * 8;        // of each stage
-  static constexpr int kSummed = kReleased + kStages * 8;  // Σω is there
-  static constexpr int kBytes = kSummed + 8;
+  static constexpr int kHanded = kEmptied + kSlots * 8;  // a tile's items, by its parity
+  static constexpr int kReleased = kHanded + 2 * 8;      // of each stage
+  static constexpr int kBytes = kReleased + kStages * 8;
 };
 
 /// What goes from the warpgroups that make weights to the one that sums, in this order for each
@@ -115,9 +114,6 @@ struct StreamPairs {
   __device__ static CopyBarrier* released(int stage) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kReleased) + stage;
   }
-  __device__ static CopyBarrier* summed() {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kSummed);
-  }
 
   // --------------------------------------------------------------- copies, started by one thread
 
@@ -125,7 +121,6 @@ struct StreamPairs {
     for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived(i));
     for (int i = 0; i < Layout::kStages; ++i) prepare_barrier(released(i), kWarps);
     for (int i = 0; i < 2; ++i) prepare_barrier(handed(i), kWarps);
-    prepare_barrier(summed(), 2 * kWarps);
     for (int i = 0; i < Layout::kSlots; ++i) {
       prepare_barrier(filled(i), kWarps);
       prepare_barrier(emptied(i), kWarps);
@@ -144,15 +139,14 @@ struct StreamPairs {
   __device__ void load_tile(int tile) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
-    const std::int64_t token = block.batch_head * g.padded_tokens + first;
     CopyBarrier* const barrier = arrived(tile % Layout::kStages);
     expect_bytes(barrier, Layout::kStageBytes + Layout::kNoteBytes);
     copy_box(other(tile, Layout::x).data, params.x, block.vectors(first), barrier);
     copy_box(other(tile, Layout::y).data, params.y, block.vectors(first), barrier);
     float* const to = note(tile);
-    copy_bytes(to, params.base.delta + 2 * token, 2 * kPairColumns * 4, barrier);
-    copy_bytes(to + 2 * kPairColumns, p.vectors.norm_x + token, kPairColumns * 4, barrier);
-    copy_bytes(to + 3 * kPairColumns, p.vectors.norm_y + token, kPairColumns * 4, barrier);
+    copy_box(to, params.notes, block.notes(first, 2), barrier);
+    copy_box(to + 2 * kPairColumns, params.norm_x, block.notes(first, 1), barrier);
+    copy_box(to + 3 * kPairColumns, params.norm_y, block.notes(first, 1), barrier);
     copy_box(other(tile, Layout::q).data, params.q, block.tokens(first), barrier);
     copy_box(other(tile, Layout::k).data, params.k_rows, block.tokens(first), barrier);
     copy_box(other(tile, Layout::v).data, params.v_rows, block.tokens(first), barrier);
@@ -200,6 +194,10 @@ struct StreamPairs {
     if (is_chosen()) arrive(emptied(n % Layout::kSlots));
   }
 
+  /// All warpgroups meet once, when Σω is there.
+  __device__ static void meet() {
+    asm volatile("bar.sync 1, %0;" ::"n"(kPairThreads) : "memory");
+  }
   /// The sums need a tile no more: its stage takes another one.
   __device__ void release(int tile) const {
     __syncwarp();

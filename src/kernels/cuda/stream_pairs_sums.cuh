@@ -38,7 +38,7 @@ struct StreamPairSums {
     store(pairs.params.base.dq, dq, pairs.p.scale);
     store(pairs.params.base.dk, dk, pairs.p.scale);
     store(pairs.params.base.dv, dv, 1.0F);
-    wait_for_boxes(pairs.summed(), 0);
+    pairs.meet();
     store_vectors(pairs.params.base.dx, dx, 0);
     store_vectors(pairs.params.base.dy, dy, 1);
   }

@@ -50,8 +50,7 @@ struct StreamPairWeights {
         to[0] = omega_sums[axis];
         to[8] = omega_sums[2 + axis];
       }
-    __syncwarp();
-    if (is_chosen()) arrive(pairs.summed());
+    pairs.meet();
     return with_bias;
   }
 

@@ -34,6 +34,10 @@ struct StreamBlock {
   __device__ BoxPlace vectors(int first, int entry = 0) const {
     return {entry, first, 0, int(batch_head), 0};
   }
+  /// Of float32 numbers, `each` of them a token.
+  __device__ BoxPlace notes(int first, int each) const {
+    return {each * first, 0, 0, int(batch_head), 0};
+  }
 };
 
 /// Where a tile of keys is copied from.

@@ -30,21 +30,19 @@ Encode find_encoder() {
 bool make_tensor_map(const BoxedTensor& tensor, CUtensorMap* map) {
   static const Encode encode = find_encoder();
   if (encode == nullptr) return false;
+  const int bytes = tensor.type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2;
   cuuint64_t sizes[5], strides[4];
   for (int i = 0; i < 5; ++i) sizes[i] = static_cast<cuuint64_t>(tensor.sizes[i]);
-  for (int i = 0; i < 4; ++i) strides[i] = static_cast<cuuint64_t>(tensor.strides[i]) * 2;
+  for (int i = 0; i < 4; ++i) strides[i] = static_cast<cuuint64_t>(tensor.strides[i] * bytes);
   const cuuint32_t box[5] = {static_cast<cuuint32_t>(tensor.box[0]),
                              static_cast<cuuint32_t>(tensor.box[1]),
                              static_cast<cuuint32_t>(tensor.box[2]), 1, 1};
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  return encode(map,
-                tensor.is_bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                   : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-                5, const_cast<void*>(tensor.data), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE,
-                tensor.box[0] == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  return encode(
+             map, tensor.type, 5, const_cast<void*>(tensor.data), sizes, strides, box, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE,
+             tensor.box[0] * bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 }  // namespace sape2::kernels::cuda
