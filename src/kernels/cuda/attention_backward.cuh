@@ -178,9 +178,9 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
       for (int e = 0; e < 4; ++e) {
         const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
         float logit = weight[piece][e];
-        if constexpr (!kDirectRows) logit *= scale;
-        if constexpr (kDirect && KeysAlongRows) logit += bb[e] * bias_factor;
-        if constexpr (kDistance) logit += distance[piece][e] * bias_factor;
+        if constexpr (Form == BiasForm::none) logit *= scale;
+        if constexpr (kDirect && KeysAlongRows) logit = logit_of(logit, scale, bb[e], bias_factor);
+        if constexpr (kDistance) logit = logit_of(logit, scale, distance[piece][e], bias_factor);
         const float3 query = KeysAlongRows ? column_rows[column] : own_rows[e / 2];
         weight[piece][e] = relative_weight(logit, query.x) * query.y;
       }

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          logits[piece][e] = logits[piece][e] * scale + b[piece][e] * bias_factor;
+          logits[piece][e] = logit_of(logits[piece][e], scale, b[piece][e], bias_factor);
     } else {
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece)

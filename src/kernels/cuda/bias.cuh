@@ -20,4 +20,9 @@ using BiasOf = std::conditional_t<
         kIsDistance<Form>, DistanceTiles<T, Pieces, Form == BiasForm::distance_pair ? 2 : 1>,
         std::conditional_t<KeysAlongRows, DirectColumns<T, Pieces>, DirectRows<T, Pieces>>>>;
 
+/// One expression for both directions, so that its rounding cancels between them.
+__device__ inline float logit_of(float score, float scale, float bias, float factor) {
+  return __fmaf_rn(bias, factor, __fmul_rn(score, scale));
+}
+
 }  // namespace sape2::kernels::cuda

@@ -185,7 +185,9 @@ struct DistanceTiles {
               b[piece][e] += root_of<T>(square);
             } else {
               const float reciprocal = inverse_root_of<T>(square);
-              b[piece][e] = fmaf(square, reciprocal, b[piece][e]);
+              // Float32 shows whether the weights are those of the forward pass.
+              b[piece][e] = kIsWide<T> ? b[piece][e] + root_of<T>(square)
+                                       : fmaf(square, reciprocal, b[piece][e]);
               if (Sets == 1 || set == wanted_set) inverse[axis][piece][e] = reciprocal;
             }
           }
