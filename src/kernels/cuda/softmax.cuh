@@ -52,8 +52,8 @@ struct OnlineSoftmax {
       top = row_max(top);
       // A row without any finite logit so far has no maximum to subtract.
       const float scaled = top == -INFINITY ? 0.0F : top * kLog2E;
-      // From one rounded maximum to the other: weights so far are relative to the rounded one, which
-      // for large logits is not what relative_weight would start from.
+      // From one rounded maximum to the other: weights so far are relative to the rounded one,
+      // which for large logits is not what relative_weight would start from.
       const float rescale = power_of_2(__fmul_rn(maximum[half], kLog2E) - scaled);
       maximum[half] = top;
       sum[half] *= rescale;
