@@ -116,9 +116,8 @@ def out_of_bounds(problem, ours=None):
     """The results of a problem that break the twofold rule: an error against float64 of more than
     twice that of the plain formula in the same type. A formula that is exact to a thousandth (in
     float32 a tenth of that) is not held against us, nor is rounding where gradients cancel; and of
-    a few numbers, one for each head, the formula's error may be small by luck. On the GPU
-    such sums over all pairs may be eight times as far off in float32, whose products there are three
-    of tf32 and keep 22 bits of 24."""
+    a few numbers, one for each head, the formula's error may be small by luck, the more so in float32
+    on the GPU, where it adds up over all pairs in another order than we do."""
     ours = ours or problem.solve()
     truth = problem.solve(plain_formula.sape2_attention, torch.float64)
     dtype = problem.leaves["q"].dtype
