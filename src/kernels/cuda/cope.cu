@@ -1,8 +1,8 @@
 // Entry points of attention with contextual positions.
+#include "kernels/cuda/attention_calls.h"
 #include "kernels/cuda/common.h"
 #include "kernels/cuda/cope.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/reduce.h"
 #include "kernels/cuda/tile.cuh"
 
 namespace sape2::kernels::cuda {
@@ -80,16 +80,6 @@ struct Plan {
   CopeParams cope{};
   float *dvalues = nullptr, *dtable = nullptr, *later = nullptr, *dk = nullptr, *dv = nullptr;
 };
-
-AttentionParams attention_params(const AttentionInputs& in, const Geometry& geometry) {
-  AttentionParams p{};
-  p.geometry = geometry;
-  p.scale = in.scale;
-  p.q = in.q;
-  p.k = in.k;
-  p.v = in.v;
-  return p;
-}
 
 }  // namespace
 

@@ -6,7 +6,8 @@
 /// keys are whole grid rows padded to eights (StreamColumns), so eight neighbouring keys are eight
 /// neighbouring entries of x. A product with a diagonal of 8×8 takes a piece of x, two numbers a
 /// register, to where the scores are gathered, and a piece of the logits' gradients to the sums of
-/// x's gradient: one instruction for four numbers a lane. The scores' product starts from the bias.
+/// x's gradient: one instruction for four numbers a lane. The scores' product starts from x's part
+/// of the bias; y's part joins the softmax's shift.
 namespace sape2::kernels::cuda {
 
 /// From the bias to the scores, which are multiplied by `scale` afterwards.
@@ -238,20 +239,19 @@ struct StreamDirect {
     constexpr float kNothing[4] = {};
     const std::uint32_t by = at.in_grid ? high : 0;
     const int part = at.in_grid ? at.part : 0;
-    PieceWalk<Wide> walk(columns);
-#pragma unroll
-    for (int piece = 0; piece < kPieces; piece += 2) {
-      auto behind = walk;
-      behind.next();
-      std::uint32_t x[2][2];
-      pieces_x(x, part, piece, walk.across, behind.across);
-#pragma unroll
-      for (int i = 0; i < 2; ++i, walk.next())
-        multiply_onto<T>(c[piece + i], x[i][0], x[i][1], by, kNothing);
-    }
-    if (in_two_parts && at.in_grid) add_low_part(c, part);
+    for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {
+      multiply_onto<T>(c[piece], x[0], x[1], by, kNothing);
+    });
+    if (!in_two_parts || !at.in_grid) return;
+    for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {
+      multiply_add_eight<T>(c[piece], x[0], x[1], low);
+    });
   }
-  __device__ void add_low_part(float (&c)[kPieces][4], int part) const {
+
+ private:
+  /// Calls use(piece, x there) for the pieces of a tile.
+  template <class Use>
+  __device__ void for_pieces(int part, Use use) const {
     PieceWalk<Wide> walk(columns);
 #pragma unroll
     for (int piece = 0; piece < kPieces; piece += 2) {
@@ -260,8 +260,7 @@ struct StreamDirect {
       std::uint32_t x[2][2];
       pieces_x(x, part, piece, walk.across, behind.across);
 #pragma unroll
-      for (int i = 0; i < 2; ++i, walk.next())
-        multiply_add_eight<T>(c[piece + i], x[i][0], x[i][1], low);
+      for (int i = 0; i < 2; ++i, walk.next()) use(piece + i, x[i]);
     }
   }
 };
