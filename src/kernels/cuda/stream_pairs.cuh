@@ -51,6 +51,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const StreamPairs<T> pairs(params);
   if (threadIdx.x == 0) pairs.prepare();
+  pairs.fill_ones();
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -61,7 +62,8 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   float with_bias = 0.0F;
   const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
   // Registers go to the sums, whose number grows with the vectors.
-  constexpr int kForSums = Steps > 2 ? 192 : 160, kForWeights = Steps > 2 ? 152 : 168;
+  constexpr int kForSums = Steps > 2 ? 200 : 168, kForWeights = Steps > 2 ? 152 : 168;
+  static_assert(kForSums + 2 * kForWeights <= 3 * kPairRegisters);
   if (role == 2) {
     change_registers<kPairRegisters, kForSums>();
     StreamPairSums<T, Steps>{pairs}.run();

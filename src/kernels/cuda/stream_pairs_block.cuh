@@ -22,9 +22,9 @@ struct StreamPairsLayout {
   static constexpr int kTiles = kRows + kParts * kStreamTile;
   static constexpr int kItems = kTiles + kStages * kStageBytes;
   static constexpr int kNotes = kItems + kSlots * kStreamTile;
-  // Σω of the block's rows, by the warpgroup that made them and by axis.
-  static constexpr int kOmegas = kNotes + kStages * kNoteBytes;
-  static constexpr int kScratch = kOmegas + 2 * 2 * kRowTile * 4;
+  // Eight rows of ones: a product with them sums a matrix's rows.
+  static constexpr int kOnes = kNotes + kStages * kNoteBytes;
+  static constexpr int kScratch = kOnes + kSharedAlignment;
   static constexpr int kArrived = kScratch + 64;  // of each stage, then of the block's rows
   static constexpr int kFilled = kArrived + (kStages + 1) * 8;
   static constexpr int kEmptied = kFilled + kSlots * 8;
@@ -85,15 +85,13 @@ struct StreamPairs {
     return matrices + tile % Layout::kStages * (Layout::kStageBytes / 16) +
            (Layout::kTiles + part * Layout::kTileBytes) / 16;
   }
+  __device__ std::uint64_t ones_matrix() const { return matrices + Layout::kOnes / 16; }
   __device__ static Tile<T> slot(int index) {
     return {pairs_memory + Layout::kItems + index * kStreamTile, kRowTile, 64};
   }
   __device__ static float* note(int tile) {
     return reinterpret_cast<float*>(pairs_memory + Layout::kNotes +
                                     tile % Layout::kStages * Layout::kNoteBytes);
-  }
-  __device__ static float* omega_sums(int maker, int axis) {
-    return reinterpret_cast<float*>(pairs_memory + Layout::kOmegas) + (maker * 2 + axis) * kRowTile;
   }
   __device__ static float* scratch() {
     return reinterpret_cast<float*>(pairs_memory + Layout::kScratch);
@@ -113,6 +111,12 @@ struct StreamPairs {
   }
   __device__ static CopyBarrier* released(int stage) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kReleased) + stage;
+  }
+
+  /// By all threads, before anything is published.
+  __device__ static void fill_ones() {
+    for (int i = threadIdx.x; i < kSharedAlignment / 4; i += kPairThreads)
+      reinterpret_cast<std::uint32_t*>(pairs_memory + Layout::kOnes)[i] = pack<T>(1.0F, 1.0F);
   }
 
   // --------------------------------------------------------------- copies, started by one thread
@@ -194,10 +198,6 @@ struct StreamPairs {
     if (is_chosen()) arrive(emptied(n % Layout::kSlots));
   }
 
-  /// All warpgroups meet once, when Σω is there.
-  __device__ static void meet() {
-    asm volatile("bar.sync 1, %0;" ::"n"(kPairThreads) : "memory");
-  }
   /// The sums need a tile no more: its stage takes another one.
   __device__ void release(int tile) const {
     __syncwarp();

@@ -22,8 +22,7 @@ struct StreamPairWeights {
   int maker;  // 0 or 1
   StreamDistance<kPieces> distance[2];
   float2 row_notes[2];
-  float scale, factor;       // times log2(e)
-  float omega_sums[4] = {};  // of row, by axis, and of row + 8
+  float scale, factor;  // times log2(e)
   float with_bias = 0.0F;
 
   __device__ StreamPairWeights(const StreamPairs<T>& all, int number)
@@ -42,15 +41,6 @@ struct StreamPairWeights {
   /// Returns this lane's share of Σ gradient · bias.
   __device__ float run() {
     for (int tile = maker; tile < pairs.tiles; tile += 2) one_tile(tile);
-    const Lane lane;
-    if (lane.t == 0)
-#pragma unroll
-      for (int axis = 0; axis < 2; ++axis) {
-        float* const to = pairs.omega_sums(maker, axis) + pairs.row - pairs.first_row;
-        to[0] = omega_sums[axis];
-        to[8] = omega_sums[2 + axis];
-      }
-    pairs.meet();
     return with_bias;
   }
 
@@ -121,13 +111,14 @@ struct StreamPairWeights {
     pairs.put(tile, PairItem::key_weights, weights);
     pairs.put(tile, PairItem::key_gradients, key_gradients);
     pairs.hand_over(tile, PairItem::query_gradients, PairItem::key_gradients);
+    // ω: a pair's gradients both ways round over its distance.
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         query_gradients[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
-    omega(query_gradients, inverse[0], 0);
-    omega(query_gradients, inverse[1], 1);
+    multiply(inverse[0], query_gradients);
+    multiply(inverse[1], query_gradients);
     pairs.put(tile, PairItem::omega_x, inverse[0]);
     pairs.put(tile, PairItem::omega_y, inverse[1]);
     pairs.hand_over(tile, PairItem::omega_x, PairItem::omega_y);
@@ -163,19 +154,6 @@ struct StreamPairWeights {
       round_here(inverse[k]);
     }
   }
-  /// ω = gradients of a pair both ways round / distance; its sums by a product with columns of
-  /// ones, even ones for x, odd ones for y.
-  __device__ void omega(const Fragments& gradients, Fragments& inverse, int axis) {
-    const std::uint32_t one = Lane().g % 2 == axis ? pack<T>(1.0F, 1.0F) : 0;
-    const FragmentB<T> ones{{one, one}};
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        inverse[k].r[i] = multiply_pairs<T>(gradients[k].r[i], inverse[k].r[i]);
-      multiply_add<T>(omega_sums, inverse[k], ones);
-    }
-  }
   __device__ void clear_padding(float (&c)[kPieces][4], int tile) const {
     const int first = tile * kPairColumns + 2 * Lane().t;
 #pragma unroll
@@ -204,10 +182,13 @@ struct StreamPairWeights {
   __device__ static void gradients(Fragments& to, const Fragments& weights,
                                    const float (&differences)[kPieces][4]) {
     as_fragments(to, differences);
+    multiply(to, weights);
+  }
+  __device__ static void multiply(Fragments& to, const Fragments& by) {
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) to[k].r[i] = multiply_pairs<T>(weights[k].r[i], to[k].r[i]);
+      for (int i = 0; i < 4; ++i) to[k].r[i] = multiply_pairs<T>(by[k].r[i], to[k].r[i]);
   }
   __device__ static void as_fragments(Fragments& to, const float (&from)[kPieces][4]) {
 #pragma unroll

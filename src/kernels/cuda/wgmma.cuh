@@ -142,6 +142,24 @@ __device__ void shared_column_product(float (&c)[4][4], std::uint64_t a, std::ui
 }
 #undef SAPE2_SHARED_PRODUCT_32
 
+#define SAPE2_SHARED_PRODUCT_8(TYPE)                               \
+  asm volatile(                                                    \
+      "{.reg .pred p; setp.ne.b32 p, %6, 0;\n"                     \
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32." TYPE "." TYPE   \
+      " {%0, %1, %2, %3}, %4, %5, p, 1, 1, 0, 0;}\n"               \
+      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]) \
+      : "l"(a), "l"(b), "r"(add))
+/// c = (or +=) a · bᵀ, sixteen of k, 8 columns, both from shared memory.
+template <class T>
+__device__ void shared_product(float (&c)[1][4], std::uint64_t a, std::uint64_t b, int add) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_SHARED_PRODUCT_8("bf16");
+  } else {
+    SAPE2_SHARED_PRODUCT_8("f16");
+  }
+}
+#undef SAPE2_SHARED_PRODUCT_8
+
 #define SAPE2_REGISTER_PRODUCT(TYPE)                                                           \
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                     \
                " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, " \
