@@ -12,7 +12,7 @@
 /// shared memory, which the matrix unit reads as they are, so nobody waits for an answer.
 namespace sape2::kernels::cuda {
 
-/// (log2(Σ e^logit), dout · out) of every token, and of the padding what gives weights of 0.
+/// log2(Σ e^logit) of 64 tokens, then their dout · out; of the padding what gives weights of 0.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     stream_notes_kernel(const __grid_constant__ BackwardParams params) {
@@ -29,7 +29,9 @@ __global__ void __launch_bounds__(kThreads)
     const SoftmaxRow row = params.forward.softmax[block.batch_head * g.tokens + token];
     note = make_float2(row.maximum * kLog2E + log_of_2(row.sum), delta[threadIdx.x]);
   }
-  reinterpret_cast<float2*>(params.delta)[block.batch_head * g.padded_tokens + token] = note;
+  float* const to = params.delta + 2 * (block.batch_head * g.padded_tokens + first_row);
+  to[threadIdx.x] = note.x;
+  to[kRowTile + threadIdx.x] = note.y;
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

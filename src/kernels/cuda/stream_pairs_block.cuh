@@ -16,7 +16,7 @@ struct StreamPairsLayout {
   enum Part { q, k, v, dout, x, y, kParts };
   static constexpr int kTileBytes = kPairColumns * 128;
   static constexpr int kStageBytes = kParts * kTileBytes;
-  // Of a tile's columns: pairs of log2(Σ e^logit) and dout · out, then both squared lengths.
+  // Of a tile's columns: log2(Σ e^logit), dout · out, then both squared lengths.
   static constexpr int kNoteBytes = 4 * kPairColumns * 4;
   static constexpr int kRows = 0;
   static constexpr int kTiles = kRows + kParts * kStreamTile;
@@ -26,7 +26,8 @@ struct StreamPairsLayout {
   static constexpr int kOnes = kNotes + kStages * kNoteBytes;
   static constexpr int kScratch = kOnes + kSharedAlignment;
   static constexpr int kArrived = kScratch + 64;  // of each stage, then of the block's rows
-  static constexpr int kFilled = kArrived + (kStages + 1) * 8;
+  static constexpr int kFollowed = kArrived + (kStages + 1) * 8;  // of each stage
+  static constexpr int kFilled = kFollowed + kStages * 8;
   static constexpr int kEmptied = kFilled + kSlots * 8;
   static constexpr int kHanded = kEmptied + kSlots * 8;  // a tile's items, by its parity
   static constexpr int kReleased = kHanded + 2 * 8;      // of each stage
@@ -52,10 +53,11 @@ struct StreamPairs {
   const AttentionParams& p;
   const Geometry& g;
   StreamBlock block;
-  int tiles, first_row, row, thread;  // row and row + 8 are this lane's
-  std::uint32_t lane_piece;           // where it begins to write an item into the first slot
-  std::uint64_t matrices;             // the matrix unit's name for all this memory
-  float factor;                       // of the bias
+  int tiles, first_row, row;  // row and row + 8 are this lane's
+  int warp;                   // of the warpgroup
+  std::uint32_t lane_piece;   // where it begins to write an item into the first slot
+  std::uint64_t matrices;     // the matrix unit's name for all this memory
+  float factor;               // of the bias
 
   __device__ explicit StreamPairs(const StreamBackward& all)
       : params(all),
@@ -65,8 +67,9 @@ struct StreamPairs {
         tiles((g.tokens + kPairColumns - 1) / kPairColumns),
         first_row(block.row_tile * kRowTile),
         row(first_row + threadIdx.x % kThreads / 32 * 16 + Lane().g),
-        thread(threadIdx.x % kThreads),
-        lane_piece(shared_address(slot(0).piece(thread / 32 * 16 + thread % 16, thread % 32 / 16))),
+        warp(__shfl_sync(0xffffffffu, threadIdx.x % kThreads / 32, 0)),
+        lane_piece(shared_address(slot(0).piece(threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16,
+                                                threadIdx.x % 32 / 16))),
         matrices(descriptor(shared_address(pairs_memory))),
         factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F)) {}
 
@@ -99,6 +102,9 @@ struct StreamPairs {
   __device__ static CopyBarrier* arrived(int stage) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kArrived) + stage;
   }
+  __device__ static CopyBarrier* followed(int stage) {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFollowed) + stage;
+  }
   __device__ static CopyBarrier* filled(int slot) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFilled) + slot;
   }
@@ -123,7 +129,10 @@ struct StreamPairs {
 
   __device__ void prepare() const {
     for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived(i));
-    for (int i = 0; i < Layout::kStages; ++i) prepare_barrier(released(i), kWarps);
+    for (int i = 0; i < Layout::kStages; ++i) {
+      prepare_barrier(followed(i));
+      prepare_barrier(released(i), kWarps);
+    }
     for (int i = 0; i < 2; ++i) prepare_barrier(handed(i), kWarps);
     for (int i = 0; i < Layout::kSlots; ++i) {
       prepare_barrier(filled(i), kWarps);
@@ -140,25 +149,32 @@ struct StreamPairs {
     copy_box(own(Layout::v).data, params.v_rows, block.tokens(first_row), barrier);
     copy_box(own(Layout::dout).data, params.dout, block.tokens(first_row), barrier);
   }
+  /// What distances and the first scores need comes first; the rest, announced by a barrier of its
+  /// own, has until those are done.
   __device__ void load_tile(int tile) const {
     if (tile >= tiles) return;
-    const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = arrived(tile % Layout::kStages);
-    expect_bytes(barrier, Layout::kStageBytes + Layout::kNoteBytes);
-    copy_box(other(tile, Layout::x).data, params.x, block.vectors(first), barrier);
-    copy_box(other(tile, Layout::y).data, params.y, block.vectors(first), barrier);
+    const int first = tile * kPairColumns, stage = tile % Layout::kStages;
     float* const to = note(tile);
-    copy_box(to, params.notes, block.notes(first, 2), barrier);
-    copy_box(to + 2 * kPairColumns, params.norm_x, block.notes(first, 1), barrier);
-    copy_box(to + 3 * kPairColumns, params.norm_y, block.notes(first, 1), barrier);
-    copy_box(other(tile, Layout::q).data, params.q, block.tokens(first), barrier);
-    copy_box(other(tile, Layout::k).data, params.k_rows, block.tokens(first), barrier);
-    copy_box(other(tile, Layout::v).data, params.v_rows, block.tokens(first), barrier);
-    copy_box(other(tile, Layout::dout).data, params.dout, block.tokens(first), barrier);
+    CopyBarrier* const soon = arrived(stage);
+    expect_bytes(soon, 3 * Layout::kTileBytes + Layout::kNoteBytes / 2);
+    copy_box(other(tile, Layout::x).data, params.x, block.vectors(first), soon);
+    copy_box(to + 2 * kPairColumns, params.norm_x, block.notes(first, 1), soon);
+    copy_box(other(tile, Layout::y).data, params.y, block.vectors(first), soon);
+    copy_box(to + 3 * kPairColumns, params.norm_y, block.notes(first, 1), soon);
+    copy_box(other(tile, Layout::k).data, params.k_rows, block.tokens(first), soon);
+    CopyBarrier* const later = followed(stage);
+    expect_bytes(later, 3 * Layout::kTileBytes + Layout::kNoteBytes / 2);
+    copy_box(other(tile, Layout::v).data, params.v_rows, block.tokens(first), later);
+    copy_box(other(tile, Layout::q).data, params.q, block.tokens(first), later);
+    copy_box(to, params.notes, block.notes(first, 2), later);
+    copy_box(other(tile, Layout::dout).data, params.dout, block.tokens(first), later);
   }
   __device__ void await_rows() const { wait_for_boxes(arrived(Layout::kStages), 0); }
   __device__ void await_tile(int tile) const {
     wait_for_boxes(arrived(tile % Layout::kStages), tile / Layout::kStages);
+  }
+  __device__ void await_rest(int tile) const {
+    wait_for_boxes(followed(tile % Layout::kStages), tile / Layout::kStages);
   }
 
   // ------------------------------------------------------------------------------ hand over
@@ -198,14 +214,15 @@ struct StreamPairs {
     if (is_chosen()) arrive(emptied(n % Layout::kSlots));
   }
 
-  /// The sums need a tile no more: its stage takes another one.
+  /// The sums need a tile no more: its stage takes another one. Warps stay whole, or the compiler
+  /// would no longer know that what it counts is the same for all lanes, as the matrix unit needs.
   __device__ void release(int tile) const {
     __syncwarp();
     CopyBarrier* const barrier = released(tile % Layout::kStages);
     if (is_chosen()) arrive(barrier);
-    if (thread != 0) return;
+    if (warp != 0) return;
     wait_for_boxes(barrier, tile / Layout::kStages);
-    load_tile(tile + Layout::kStages);
+    if (is_chosen()) load_tile(tile + Layout::kStages);
   }
 };
 

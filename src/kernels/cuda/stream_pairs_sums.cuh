@@ -22,6 +22,7 @@ struct StreamPairSums {
   __device__ void run() {
     for (int tile = 0; tile < pairs.tiles; ++tile) {
       pairs.await_tile(tile);
+      pairs.await_rest(tile);
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
       add(dk, tile, PairItem::key_gradients, Layout::q);

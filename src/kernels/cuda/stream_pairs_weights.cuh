@@ -21,8 +21,8 @@ struct StreamPairWeights {
   const StreamPairs<T>& pairs;
   int maker;  // 0 or 1
   StreamDistance<kPieces> distance[2];
-  float2 row_notes[2];
-  float scale, factor;  // times log2(e)
+  float row_notes[2][2];  // log2(Σ e^logit), dout · out
+  float scale, factor;    // times log2(e)
   float with_bias = 0.0F;
 
   __device__ StreamPairWeights(const StreamPairs<T>& all, int number)
@@ -32,10 +32,11 @@ struct StreamPairWeights {
                  {all.p, all.block.batch_head, all.row, 1}},
         scale(all.p.scale * kLog2E),
         factor(all.factor * kLog2E) {
-    const float2* const notes = reinterpret_cast<const float2*>(all.params.base.delta) +
-                                all.block.batch_head * all.g.padded_tokens + all.row;
-    row_notes[0] = notes[0];
-    row_notes[1] = notes[8];
+    const float* const notes = all.params.base.delta +
+                               2 * (all.block.batch_head * all.g.padded_tokens + all.first_row) +
+                               all.row - all.first_row;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) row_notes[i / 2][i % 2] = notes[i / 2 * 8 + i % 2 * kRowTile];
   }
 
   /// Returns this lane's share of Σ gradient · bias.
@@ -59,6 +60,7 @@ struct StreamPairWeights {
     hold(along_y);
     lengths(along_y, inverse[1], tile, 1);
     add(length, along_y);
+    pairs.await_rest(tile);
     start_again(dweights, tile, Layout::dout, Layout::v);
 
     wait_for_products<1>();
@@ -68,7 +70,7 @@ struct StreamPairWeights {
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[piece][e] = power_of_2(
-            fmaf(scores[piece][e], scale, fmaf(length[piece][e], factor, -row_notes[e / 2].x)));
+            fmaf(scores[piece][e], scale, fmaf(length[piece][e], factor, -row_notes[e / 2][0])));
     if ((tile + 1) * kPairColumns > pairs.g.tokens) clear_padding(scores, tile);
     as_fragments(weights, scores);
     if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
@@ -77,23 +79,23 @@ struct StreamPairWeights {
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) dweights[piece][e] -= row_notes[e / 2].y;
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= row_notes[e / 2][1];
     gradients(query_gradients, weights, dweights);
     if (pairs.params.base.dgain != nullptr) add_gain(query_gradients, length);
     if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
     if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
 
-    // Of two neighbouring queries, log2(Σ e^logit) and dout · out.
-    const float4* const column_notes = reinterpret_cast<const float4*>(pairs.note(tile)) + Lane().t;
+    // Of two neighbouring queries.
+    const float2* const column_notes = reinterpret_cast<const float2*>(pairs.note(tile)) + Lane().t;
     wait_for_products<kAhead ? 1 : 0>();
     hold(scores);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
-      const float4 pair = column_notes[piece * 4];
+      const float2 pair = column_notes[piece * 4];
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[piece][e] = power_of_2(fmaf(
-            scores[piece][e], scale, fmaf(length[piece][e], factor, e % 2 ? -pair.z : -pair.x)));
+            scores[piece][e], scale, fmaf(length[piece][e], factor, e % 2 ? -pair.y : -pair.x)));
     }
     as_fragments(weights, scores);
     if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
@@ -101,9 +103,9 @@ struct StreamPairWeights {
     hold(dweights);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
-      const float4 pair = column_notes[piece * 4];
+      const float2 pair = column_notes[kPairColumns / 2 + piece * 4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e) dweights[piece][e] -= e % 2 ? pair.w : pair.y;
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= e % 2 ? pair.y : pair.x;
     }
     gradients(key_gradients, weights, dweights);
     pairs.begin_turn(tile);
