@@ -55,10 +55,14 @@ struct StreamPairWeights {
     start(scores, tile, Layout::q, Layout::k);
     wait_for_products<2>();
     hold(length);
-    lengths(length, inverse[0], tile, 0);
+    std::uint32_t greatest = lengths(length, inverse[0], tile, 0);
     wait_for_products<1>();
     hold(along_y);
-    lengths(along_y, inverse[1], tile, 1);
+    greatest = greater_pairs<T>(greatest, lengths(along_y, inverse[1], tile, 1));
+    if (is_infinite(greatest)) {
+      replace_infinite(length, inverse[0]);
+      replace_infinite(along_y, inverse[1]);
+    }
     add(length, along_y);
     pairs.await_rest(tile);
     start_again(dweights, tile, Layout::dout, Layout::v);
@@ -137,24 +141,52 @@ struct StreamPairWeights {
     begin_products();
     start(c, tile, own, other);
   }
-  /// From products of an axis's vectors to distances, and their inverses.
-  __device__ void lengths(float (&c)[kPieces][4], Fragments& inverse, int tile, int axis) const {
+  /// From products of an axis's vectors to distances, and their inverses, whose greatest it
+  /// returns.
+  __device__ std::uint32_t lengths(float (&c)[kPieces][4], Fragments& inverse, int tile,
+                                   int axis) const {
     distance[axis].squares(c, pairs.note(tile) + (2 + axis) * kPairColumns, pairs.row,
                            tile * kPairColumns);
+    std::uint32_t greatest = 0;
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) {
       float by[2][4];
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         float& square = c[2 * k + i / 4][i % 4];
-        const float root = inverse_root_of_distance(square);
-        square = fabsf(square) * root;
-        // Beyond what the type holds, a gradient of 0 would still make a number that is none.
-        by[i / 4][i % 4] = std::is_same_v<T, Fp16> ? fminf(root, 65504.0F) : root;
+        by[i / 4][i % 4] = inverse_root_of_distance(square);
+        square = fabsf(square) * by[i / 4][i % 4];
       }
       inverse[k] = as_a<T>(by[0], by[1]);
       round_here(inverse[k]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) greatest = greater_pairs<T>(greatest, inverse[k].r[i]);
     }
+    return greatest;
+  }
+  /// Whether one of a pair is, for any lane.
+  __device__ static bool is_infinite(std::uint32_t greatest) {
+    const float2 pair = unpack<T>(greatest);
+    return __any_sync(0xffffffffu, fmaxf(pair.x, pair.y) == INFINITY);
+  }
+  /// Inverses are infinite at distance 0, which has no gradient and whose own number is none yet,
+  /// or beyond what the type holds. Few tiles have any.
+  __device__ static void replace_infinite(float (&c)[kPieces][4], Fragments& inverse) {
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 pair = unpack<T>(inverse[k].r[i]);
+        float by[2] = {pair.x, pair.y};
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          float& length = c[2 * k + i / 2][i % 2 * 2 + side];
+          if (by[side] != INFINITY) continue;
+          by[side] = length < INFINITY ? 65504.0F : 0.0F;
+          length = length < INFINITY ? length : 0.0F;
+        }
+        inverse[k].r[i] = pack<T>(by[0], by[1]);
+      }
   }
   __device__ void clear_padding(float (&c)[kPieces][4], int tile) const {
     const int first = tile * kPairColumns + 2 * Lane().t;
