@@ -51,18 +51,16 @@ template <class T, int Steps>
 __global__ void __launch_bounds__(kPairThreads, 1)
     stream_pairs_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  const StreamPairs<T> pairs(params);
+  const StreamPairs<T, Steps> pairs(params);
   if (threadIdx.x == 0) pairs.prepare();
   pairs.fill_ones();
   publish_to_copy_engine();
   __syncthreads();
-  if (threadIdx.x == 0) {
-    pairs.load_rows();
-    for (int tile = 0; tile < StreamPairsLayout::kStages; ++tile) pairs.load_tile(tile);
-  }
+  const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
+  // The sums have nothing to do yet.
+  if (role == 2 && pairs.warp == 0 && is_chosen()) pairs.load_beginning();
   pairs.await_rows();
   float with_bias = 0.0F;
-  const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
   // Registers go to the sums, whose number grows with the vectors.
   constexpr int kForSums = Steps > 2 ? 200 : 168, kForWeights = Steps > 2 ? 152 : 168;
   static_assert(kForSums + 2 * kForWeights <= 3 * kPairRegisters);

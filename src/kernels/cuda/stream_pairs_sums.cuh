@@ -11,17 +11,17 @@ namespace sape2::kernels::cuda {
 /// rounded ω in both terms, Σω by a product with ones. `Steps`: sixteens of a vector's entries.
 template <class T, int Steps>
 struct StreamPairSums {
-  using Layout = StreamPairsLayout;
+  using Layout = StreamPairsLayout<Steps>;
   static constexpr int kVectorPieces = 2 * Steps;
 
-  const StreamPairs<T>& pairs;
+  const StreamPairs<T, Steps>& pairs;
   float dq[8][4] = {}, dk[8][4] = {}, dv[8][4] = {};
   float dx[kVectorPieces][4] = {}, dy[kVectorPieces][4] = {};
   float omegas_x[1][4] = {}, omegas_y[1][4] = {};  // Σω of row and row + 8, each twice
 
   __device__ void run() {
     for (int tile = 0; tile < pairs.tiles; ++tile) {
-      pairs.await_tile(tile);
+      pairs.await_first(tile);
       pairs.await_rest(tile);
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
@@ -29,7 +29,7 @@ struct StreamPairSums {
       add(dx, tile, PairItem::omega_x, Layout::x, omegas_x);
       add(dy, tile, PairItem::omega_y, Layout::y, omegas_y);
       wait_for_products<0>();
-      pairs.empty(pairs.number(tile, PairItem::omega_y));
+      pairs.empty(tile, PairItem::omega_y);
       pairs.release(tile);
     }
     hold(dq);
@@ -51,18 +51,19 @@ struct StreamPairSums {
   template <int Pieces, class... Rows>
   __device__ void add(float (&sum)[Pieces][4], int tile, PairItem item, int part,
                       Rows&... row_sums) const {
-    const int n = pairs.number(tile, item);
-    const std::uint64_t a = pairs.await_item(n), b = pairs.other_matrix(tile, part);
+    const std::uint64_t a = pairs.await_item(tile, item), b = pairs.other_matrix(tile, part);
+    const int sixteen_rows = part < Layout::k ? Layout::kVectorRow : 128;  // in sixteens of bytes
     begin_products();
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)
-      shared_column_product<T>(sum, a + 2 * k, b + 128 * k);
+      shared_column_product<T>(sum, a + 2 * k, b + sixteen_rows * k);
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)
       (shared_product<T>(row_sums, a + 2 * k, pairs.ones_matrix(), 1), ...);
     commit_products();
     wait_for_products<1>();
-    if (item != PairItem::query_gradients) pairs.empty(n - 1);
+    if (item != PairItem::query_gradients)
+      pairs.empty(tile, static_cast<PairItem>(static_cast<int>(item) - 1));
   }
 
   __device__ void store(const View& view, const float (&c)[8][4], float by) const {
@@ -79,7 +80,6 @@ struct StreamPairSums {
     const Lane lane;
     const auto& vectors = pairs.p.vectors;
     const int width = axis ? vectors.width_y : vectors.width_x;
-    const Tile<T> rows = pairs.own(axis ? Layout::y : Layout::x);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = pairs.row - pairs.first_row + 8 * half;
@@ -91,9 +91,10 @@ struct StreamPairSums {
       for (int piece = 0; piece < kVectorPieces; ++piece) {
         const int entry = piece * 8 + 2 * lane.t;
         if (entry >= width) break;
-        *reinterpret_cast<float2*>(to + entry) = make_float2(
-            pairs.factor * (whole * widen(rows.at(row, entry)) - c[piece][2 * half]),
-            pairs.factor * (whole * widen(rows.at(row, entry + 1)) - c[piece][2 * half + 1]));
+        const float2 own = pairs.own_entries(axis ? Layout::y : Layout::x, row, entry);
+        *reinterpret_cast<float2*>(to + entry) =
+            make_float2(pairs.factor * (whole * own.x - c[piece][2 * half]),
+                        pairs.factor * (whole * own.y - c[piece][2 * half + 1]));
       }
     }
   }

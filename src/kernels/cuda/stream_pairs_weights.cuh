@@ -11,21 +11,21 @@ namespace sape2::kernels::cuda {
 /// `Steps`: sixteens of a vector's entries.
 template <class T, int Steps>
 struct StreamPairWeights {
-  using Layout = StreamPairsLayout;
-  using Fragments = typename StreamPairs<T>::Fragments;
+  using Layout = StreamPairsLayout<Steps>;
+  using Fragments = typename StreamPairs<T, Steps>::Fragments;
   static constexpr int kPieces = kPairPieces;
   // Whether products are started a step ahead of their use: the sums of long vectors leave too few
   // registers for that.
   static constexpr bool kAhead = Steps <= 2;
 
-  const StreamPairs<T>& pairs;
+  const StreamPairs<T, Steps>& pairs;
   int maker;  // 0 or 1
   StreamDistance<kPieces> distance[2];
   float row_notes[2][2];  // log2(Σ e^logit), dout · out
   float scale, factor;    // times log2(e)
   float with_bias = 0.0F;
 
-  __device__ StreamPairWeights(const StreamPairs<T>& all, int number)
+  __device__ StreamPairWeights(const StreamPairs<T, Steps>& all, int number)
       : pairs(all),
         maker(number),
         distance{{all.p, all.block.batch_head, all.row, 0},
@@ -48,7 +48,7 @@ struct StreamPairWeights {
   __device__ void one_tile(int tile) {
     float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
-    pairs.await_tile(tile);
+    pairs.await_first(tile);
     begin_products();
     start<Steps>(length, tile, Layout::x, Layout::x);
     start<Steps>(along_y, tile, Layout::y, Layout::y);
@@ -145,7 +145,7 @@ struct StreamPairWeights {
   /// returns.
   __device__ std::uint32_t lengths(float (&c)[kPieces][4], Fragments& inverse, int tile,
                                    int axis) const {
-    distance[axis].squares(c, pairs.note(tile) + (2 + axis) * kPairColumns, pairs.row,
+    distance[axis].squares(c, pairs.lengths(tile) + axis * kPairColumns, pairs.row,
                            tile * kPairColumns);
     std::uint32_t greatest = 0;
 #pragma unroll

@@ -27,9 +27,13 @@ __device__ std::uint64_t descriptor(const Tile<T>& tile, int row, int panel) {
          std::uint64_t{1} << 62;
 }
 
-/// The same from an address of shared memory.
-__device__ inline std::uint64_t descriptor(std::uint32_t address) {
-  return std::uint64_t{1 << 30 | 1024 >> 4} << 32 | (address >> 4 | 1 << 16);
+/// The same from an address of shared memory, of rows of 128 bytes, or of 64 and swizzled over
+/// those.
+template <int RowBytes = 128>
+__device__ std::uint64_t descriptor(std::uint32_t address) {
+  static_assert(RowBytes == 128 || RowBytes == 64);
+  constexpr std::uint32_t kSwizzle = RowBytes == 128 ? 1 : 2;
+  return std::uint64_t{kSwizzle << 30 | 8 * RowBytes >> 4} << 32 | (address >> 4 | 1 << 16);
 }
 
 /// Shared memory written by ordinary stores and copies is visible to the matrix unit after this and
