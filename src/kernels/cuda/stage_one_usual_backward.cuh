@@ -89,9 +89,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   float dtable[kColumns][4] = {};
   float dscale = 0.0F, doffset = 0.0F;
   // A launch begins before the one in front of it is done: the first axis's waits for the vectors'
-  // gradients, and only then lets the second axis's begin, which waits for dq and dk.
-  const bool first_axis = params.axis == 0;
-  if (!first_axis) let_next_begin();
+  // gradients where that one makes them, else for dk alone, the second axis's for dq and dk.
+  const bool first_axis = params.axis == 0, only_dk = first_axis && params.all.only_dk_is_late;
   // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
   const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {
@@ -100,10 +99,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     load_lines<Lines>(k, UsualTensor<const T>(p.k, p, block), axis, line);
     commit_copies();
     if (line == block.first_line) load_usual_table<T, Lines>(table, p, block, params.axis);
-    if (first_axis && line == block.first_line) {
-      wait_for_previous();
-      let_next_begin();
-    }
+    if (first_axis && !only_dk) follow_previous();
     UsualGradients<T, Lines> gradients;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -152,7 +148,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
     UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
-    if (!first_axis && line == block.first_line) wait_for_previous();
+    if (!only_dk) follow_previous();
     dq.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
@@ -178,6 +174,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
     // dk from all patches of the line, and the tables' gradients from all in work.
     UsualRows<T> dk(UsualTensor<T>(params.all.dk, p, block), axis, line + warp.line, warp.own);
+    follow_previous();
     dk.read();
 #pragma unroll
     for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
@@ -207,7 +204,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
       }
     }
   }
-  wait_for_previous();  // blocks without lines have not, and what follows takes others' memory
+  follow_previous();  // blocks without lines have not, and what follows takes others' memory
   if constexpr (kKeepsTable) {
     __syncthreads();
     if (wants_tables) store_tables(dtable, 0, false);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/stream_distance.cuh"
 
 /// Attention forward on Hopper, distance form: one warpgroup takes 64 queries of a head and walks
@@ -67,6 +68,7 @@ struct StreamDistanceForward {
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {
+    prefetch_maps(params.q, params.k, params.v, params.x, params.y, params.norm_x, params.norm_y);
     for (const int copies : {Layout::rows, Layout::keys, Layout::values})
       prepare_barrier(barrier(copies));
     for (const int reads : {Layout::keys_read, Layout::values_read})
@@ -238,10 +240,11 @@ __global__ void __launch_bounds__(kThreads, 3)
   if (threadIdx.x == 0) forward.prepare();
   publish_to_copy_engine();
   __syncthreads();
+  if (threadIdx.x == 0) forward.load_values(0);
+  follow_previous();  // it made the vectors
   if (threadIdx.x == 0) {
     forward.load_rows();
     forward.load_keys(0);
-    forward.load_values(0);
   }
   forward.run();
   forward.store();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows_delta.cuh"
 #include "kernels/cuda/stream_pairs_sums.cuh"
 #include "kernels/cuda/stream_pairs_weights.cuh"
@@ -20,6 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = params.forward.geometry;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const int first_row = block.row_tile * kRowTile;
+  follow_previous();
   rows_delta<T, 64>(params, block.image, block.head, first_row, delta);
   __syncthreads();
   if (threadIdx.x >= kRowTile) return;
@@ -57,6 +59,9 @@ __global__ void __launch_bounds__(kPairThreads, 1)
     pairs.load_rows();
     for (int tile = 0; tile < StreamPairsLayout::kStages; ++tile) pairs.load_tile(tile);
   }
+  follow_previous();
+  if (threadIdx.x == 0)
+    for (int tile = 0; tile < StreamPairsLayout::kStages; ++tile) pairs.load_notes(tile);
   pairs.await_rows();
   float with_bias = 0.0F;
   const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);

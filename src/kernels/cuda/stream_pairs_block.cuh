@@ -118,6 +118,8 @@ struct StreamPairs {
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {
+    prefetch_maps(params.q, params.k_rows, params.v_rows, params.dout, params.x, params.y,
+                  params.norm_x, params.norm_y, params.notes);
     for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived(i));
     for (int i = 0; i < Layout::kStages; ++i) prepare_barrier(released(i), kWarps);
     for (int i = 0; i < 2; ++i) prepare_barrier(handed(i), kWarps);
@@ -136,6 +138,13 @@ struct StreamPairs {
     copy_box(own(Layout::v).data, params.v_rows, block.tokens(first_row), barrier);
     copy_box(own(Layout::dout).data, params.dout, block.tokens(first_row), barrier);
   }
+  /// What the launch before makes of a tile's tokens.
+  __device__ void load_notes(int tile) const {
+    if (tile < tiles)
+      copy_box(note(tile), params.notes, block.notes(tile * kPairColumns, 2),
+               arrived(tile % Layout::kStages));
+  }
+  /// Everything else.
   __device__ void load_tile(int tile) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
@@ -144,7 +153,6 @@ struct StreamPairs {
     copy_box(other(tile, Layout::x).data, params.x, block.vectors(first), barrier);
     copy_box(other(tile, Layout::y).data, params.y, block.vectors(first), barrier);
     float* const to = note(tile);
-    copy_box(to, params.notes, block.notes(first, 2), barrier);
     copy_box(to + 2 * kPairColumns, params.norm_x, block.notes(first, 1), barrier);
     copy_box(to + 3 * kPairColumns, params.norm_y, block.notes(first, 1), barrier);
     copy_box(other(tile, Layout::q).data, params.q, block.tokens(first), barrier);
@@ -206,6 +214,7 @@ struct StreamPairs {
     if (thread != 0) return;
     wait_for_boxes(barrier, tile / Layout::kStages);
     load_tile(tile + Layout::kStages);
+    load_notes(tile + Layout::kStages);
   }
 };
 
