@@ -115,7 +115,7 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   if (dgain != nullptr) p.dgain = backward.dgain;
   auto back = stage_one_backward_params(stage, gradient_places(form, vectors), d.dq, d.dk,
                                         encoding_gradients, partial);
-  back.only_dk_is_late = form == Form::direct;  // the queries' pass, the rest
+  back.gradients_are_old = form == Form::direct;  // the queries' pass, the one before, made them
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
