@@ -61,6 +61,11 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, const LaunchOptio
     attribute.val.clusterDim = {static_cast<unsigned>(options.cluster), 1, 1};
   }
   if (options.overlapping && is_hopper_code()) {
+    // Neighbours meet on a multiprocessor. Were its memory divided for less, the second would find
+    // room for fewer of its blocks until the first has left.
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "setting a kernel's share of shared memory");
     auto& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
