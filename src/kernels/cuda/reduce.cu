@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kLanes* kSlices) sum_kernel(const __grid_const
   if (blockIdx.x * kLanes >= outputs) return;
   const unsigned i = blockIdx.x * kLanes + lane, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;
-  wait_for_previous();
+  follow_previous();
   float sum = 0.0F;
   if (i < outputs && element >= 0 && element < job.elements) {
     for (const PartialSums& part : job.parts) {

@@ -89,10 +89,10 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
     constexpr int kWide = decltype(wide)::value;
     const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
     if constexpr (kIsDistance<Form>) {
-      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks, 1, kThreads,
-             StreamDistanceForwardLayout::kBytes, stream, s);
+      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks,
+             {.overlapping = true}, kThreads, StreamDistanceForwardLayout::kBytes, stream, s);
     } else {
-      launch(stream_forward_kernel<T, Form, kWide>, blocks, 1, kThreads,
+      launch(stream_forward_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
              StreamForwardLayout<Form>::bytes(s.columns), stream, s);
     }
   });
@@ -126,15 +126,18 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     if constexpr (kIsDistance<Form>) {
-      launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, 1, kThreads, 0, stream, p);
-      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, g.batch_heads * row_tiles, 1,
-             kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes, stream, s);
+      launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, {.overlapping = true}, kThreads, 0,
+             stream, p);
+      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, g.batch_heads * row_tiles,
+             {.overlapping = true}, kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes,
+             stream, s);
     } else {
-      launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles, 1, kThreads,
-             StreamQueriesLayout<Form>::bytes(s.columns), stream, s);
+      launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles,
+             {.overlapping = true}, kThreads, StreamQueriesLayout<Form>::bytes(s.columns), stream,
+             s);
       launch(stream_keys_kernel<T, Form>,
-             g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
-             StreamKeysLayout<Form>::kBytes, stream, s);
+             g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles),
+             {.overlapping = true}, kThreads, StreamKeysLayout<Form>::kBytes, stream, s);
     }
   });
   return true;

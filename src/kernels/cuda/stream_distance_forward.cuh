@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/lazy_softmax.cuh"
 #include "kernels/cuda/stream_distance.cuh"
 
@@ -75,6 +76,7 @@ struct StreamDistanceForward {
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {
+    prefetch_maps(params.q, params.k, params.v, params.x, params.y, params.norm_x, params.norm_y);
     for (const int copies : {Layout::rows, Layout::keys, Layout::values})
       prepare_barrier(barrier(copies));
     for (const int reads : {Layout::keys_read, Layout::values_read})
@@ -244,10 +246,11 @@ __global__ void __launch_bounds__(kThreads, 3)
   if (threadIdx.x == 0) forward.prepare();
   publish_to_copy_engine();
   __syncthreads();
+  if (threadIdx.x == 0) forward.load_values(0);
+  follow_previous();  // it made the vectors
   if (threadIdx.x == 0) {
     forward.load_rows();
     forward.load_keys(0);
-    forward.load_values(0);
   }
   forward.run();
   forward.store();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/lazy_softmax.cuh"
 #include "kernels/cuda/stream_direct.cuh"
 #include "kernels/cuda/stream_rings.cuh"
@@ -90,18 +91,27 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < kRowTile)
     clear_shared(rings, Layout::kRingBytes);
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
+    prefetch_maps(params.q, params.k, params.v);
+    if constexpr (kDirect) prefetch_maps(params.y);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
+  }
   publish_to_copy_engine();
   __syncthreads();
-  if (threadIdx.x == 0) {
+  const auto load_tokens = [&] {
+    if (threadIdx.x != 0) return;
     expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
+    keys.load_first();
+  };
+  // The launch before made the vectors; without any it may be another call's.
+  if constexpr (kDirect) load_tokens();
+  follow_previous();
+  if constexpr (!kDirect) load_tokens();
+  if (threadIdx.x == 0)
     for (int panel = 0; panel < y_panels; ++panel)
       copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                rows_arrived);
-    keys.load_first();
-  }
 
   [[maybe_unused]] StreamDirect<T, Wide, true> direct(
       columns, kDirect ? bias_ratio(p, block.head) : 0.0F, nullptr);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows_delta.cuh"
 #include "kernels/cuda/stream_pairs_sums.cuh"
 #include "kernels/cuda/stream_pairs_weights.cuh"
@@ -20,6 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = params.forward.geometry;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const int first_row = block.row_tile * kRowTile;
+  follow_previous();
   rows_delta<T, 64>(params, block.image, block.head, first_row, delta);
   __syncthreads();
   if (threadIdx.x >= kRowTile) return;
@@ -58,7 +60,10 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   __syncthreads();
   const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
   // The sums have nothing to do yet.
-  if (role == 2 && pairs.warp == 0 && is_chosen()) pairs.load_beginning();
+  const bool begins_copies = role == 2 && pairs.warp == 0 && is_chosen();
+  if (begins_copies) pairs.load_old();
+  follow_previous();
+  if (begins_copies) pairs.load_new();
   pairs.await_rows();
   float with_bias = 0.0F;
   // Registers go to the sums, whose number grows with the vectors.

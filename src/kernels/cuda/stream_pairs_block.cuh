@@ -157,6 +157,8 @@ struct StreamPairs {
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {
+    prefetch_maps(params.q, params.k_rows, params.v_rows, params.dout, params.x, params.y,
+                  params.norm_x, params.norm_y, params.notes);
     for (int i = 0; i <= Layout::kFirstStages; ++i) prepare_barrier(arrived(i));
     for (int i = 0; i < Layout::kRestStages; ++i) {
       prepare_barrier(followed(i));
@@ -200,12 +202,13 @@ struct StreamPairs {
     copy_box(note(tile), params.notes, block.notes(first, 2), barrier);
     copy_box(other(tile, Layout::dout), params.dout, block.tokens(first), barrier);
   }
-  __device__ void load_beginning() const {
+  /// To begin with what was there before the launch in front, then what needs its notes.
+  __device__ void load_old() const {
     load_rows();
-    for (int tile = 0; tile < Layout::kFirstStages; ++tile) {
-      load_first(tile);
-      if (tile < Layout::kRestStages) load_rest(tile);
-    }
+    for (int tile = 0; tile < Layout::kFirstStages; ++tile) load_first(tile);
+  }
+  __device__ void load_new() const {
+    for (int tile = 0; tile < Layout::kRestStages; ++tile) load_rest(tile);
   }
   __device__ void await_rows() const { wait_for_boxes(arrived(Layout::kFirstStages), 0); }
   __device__ void await_first(int tile) const {
