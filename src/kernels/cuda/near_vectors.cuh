@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(kThreads)
   const Tile<T> tile{shared, kRowTile, width};
   float* const shift = reinterpret_cast<float*>(shared + Tile<T>::bytes(kRowTile, width));
 
-  follow_previous();
+  wait_for_previous();
+  let_next_begin();
   for (int entry = threadIdx.x; entry < width; entry += kThreads)
     shift[entry] = !kIsWide<T> && entry < entries ? vector_shift(from + entry, g, width) : 0.0F;
   __syncthreads();

@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kLanes* kSlices) sum_kernel(const __grid_const
   if (blockIdx.x * kLanes >= outputs) return;
   const unsigned i = blockIdx.x * kLanes + lane, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;
-  follow_previous();
+  wait_for_previous();
+  let_next_begin();
   float sum = 0.0F;
   if (i < outputs && element >= 0 && element < job.elements) {
     for (const PartialSums& part : job.parts) {

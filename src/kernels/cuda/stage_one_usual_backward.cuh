@@ -138,7 +138,10 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
       __syncthreads();
       load(line);
     }
-    if (!gradients_are_old) follow_previous();
+    if (!gradients_are_old) {
+      wait_for_previous();
+      let_next_begin();
+    }
     UsualGradients<T, Lines> gradients(axis, line + warp.line, warp.own);
     const int gradients_at =
         (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
@@ -185,7 +188,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
     UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
     UsualRows<T> dk(UsualTensor<T>(params.all.dk, p, block), axis, line + warp.line, warp.own);
-    follow_previous();
+    wait_for_previous();
+    let_next_begin();
     dq.read();
     // The scores' gradients become fragments before products need registers.
     FragmentA<T> dscores[kPieces / 2];
@@ -241,7 +245,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
   }
   // Blocks without lines have done neither, and what follows takes others' memory.
-  follow_previous();
+  wait_for_previous();
+  let_next_begin();
   wait_for_copies<0>();
   if constexpr (kKeepsTable) store_sums(dtable, false, true);
 }

@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
   unsigned char* const k = q + Lines::kTileBytes;
   unsigned char* const table = k + Lines::kTileBytes;
 
-  follow_previous();  // a call's first kernel
+  wait_for_previous();
+  let_next_begin();  // a call's first kernel
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
   const int axis_index = params.axis + blockIdx.y;

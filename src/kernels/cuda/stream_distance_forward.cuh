@@ -247,12 +247,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) forward.load_values(0);
-  follow_previous();  // it made the vectors
+  wait_for_previous();  // it made the vectors
   if (threadIdx.x == 0) {
     forward.load_rows();
     forward.load_keys(0);
   }
   forward.run();
+  let_next_begin();
   forward.store();
 #endif
 }

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   };
   // The launch before made the vectors; without any it may be another call's.
   if constexpr (kDirect) load_tokens();
-  follow_previous();
+  wait_for_previous();
   if constexpr (!kDirect) load_tokens();
   if (threadIdx.x == 0)
     for (int panel = 0; panel < y_panels; ++panel)
@@ -195,6 +195,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
     if (2 * two + 2 >= columns.tiles) break;
     attend(2 * two + 2);
   }
+  if constexpr (kDirect) let_next_begin();
   keys.await_v(columns.tiles - 1);
   hold(out);
   begin_products();

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile)
       for (int share = 0; share < kWarps; ++share) load_tile(tile, share);
   }
-  follow_previous();
+  wait_for_previous();
   if (threadIdx.x == 0)
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_notes(tile);
 
@@ -267,6 +267,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     __syncthreads();
     make_fragments(stage, tile - 1 + Layout::kStages);
   }
+  if constexpr (kDirect) let_next_begin();
   hold(dv);
   hold(dk);
   begin_products();

@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = params.forward.geometry;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const int first_row = block.row_tile * kRowTile;
-  follow_previous();
+  wait_for_previous();
+  let_next_begin();
   rows_delta<T, 64>(params, block.image, block.head, first_row, delta);
   __syncthreads();
   if (threadIdx.x >= kRowTile) return;
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   // The sums have nothing to do yet.
   const bool begins_copies = role == 2 && pairs.warp == 0 && is_chosen();
   if (begins_copies) pairs.load_old();
-  follow_previous();
+  wait_for_previous();
   if (begins_copies) pairs.load_new();
   pairs.await_rows();
   float with_bias = 0.0F;
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
     change_registers<kPairRegisters, kForWeights>();
     with_bias = StreamPairWeights<T, Steps>(pairs, role).run();
   }
+  let_next_begin();
   if (params.base.dgain != nullptr) {
     const float sum = block_sum(with_bias, pairs.scratch());
     if (threadIdx.x == 0)

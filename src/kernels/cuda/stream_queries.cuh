@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
   publish_to_copy_engine();
   __syncthreads();
-  follow_previous();
+  wait_for_previous();
   if (threadIdx.x == 0) {
     expect_bytes(rows_arrived, Layout::kRowBytes + (x_panels + y_panels) * kStreamTile);
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
@@ -202,6 +202,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     make_fragments();
     __syncthreads();
   }
+  if constexpr (kDirect) let_next_begin();
   hold(dq);
   begin_products();
   start_column_product<T>(dq, fragments, keys.k(columns.tiles - 1));
