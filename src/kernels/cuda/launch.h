@@ -1,35 +1,18 @@
 #pragma once
 
-#include "sape2/error.h"
-
+#include "kernels/cuda/device_facts.h"
 #include "kernels/cuda/element.cuh"
 
-#include <cuda_runtime.h>
-
-#include <string>
 #include <type_traits>
 
 /// How kernels are started: limits checked, errors as sentences.
 namespace sape2::kernels::cuda {
 
-inline void check(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return;
-  throw Error(std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(code) +
-              "; check the device and its free memory");
-}
-
-/// The most shared memory a block of the current device may have.
-int shared_memory_limit();
-
-/// Whether the kernels' code is Hopper's own on the current device.
-bool is_hopper_code();
-
 /// What Hopper's own code can do besides. Other code takes no clusters, and overlaps nothing.
 struct LaunchOptions {
   int parts = 1;    // the grid is blocks × parts
   int cluster = 1;  // neighbouring blocks that see each other's shared memory
-  // The kernel may begin before the launch in front of it is done, see
-  // wait_for_previous.
+  // The kernel may begin before the launch in front of it is done; see wait_for_previous.
   bool overlapping = false;
 };
 

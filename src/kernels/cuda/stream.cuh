@@ -8,27 +8,8 @@
 #include "kernels/cuda/stream_queries.cuh"
 #include "kernels/cuda/tensor_map.h"
 
-#include <array>
-#include <atomic>
-
 /// Whether the streaming kernels serve a call, and how they are started.
 namespace sape2::kernels::cuda {
-
-/// Whether a kernel's body is Hopper's own on the current device. Where the program has no such
-/// code for it, the body is empty and takes hardly a register. Asked once a device.
-template <auto Kernel>
-bool has_hopper_body() {
-  constexpr int kRemembered = 64, kFewRegisters = 32;
-  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet, 1: no, 2: yes
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the current device");
-  if (device < kRemembered && known[device] != 0) return known[device] == 2;
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, Kernel), "asking for a kernel's registers");
-  const bool has = attributes.numRegs > kFewRegisters;
-  if (device < kRemembered) known[device] = has ? 2 : 1;
-  return has;
-}
 
 inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
   const auto& g = p.geometry;
@@ -74,7 +55,7 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
 
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_forward_kernel<T, BiasForm::none, 0>>()) return false;
+  if (!is_hopper_code()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   StreamForward s{};
@@ -101,7 +82,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_queries_kernel<T, BiasForm::none, 0>>()) return false;
+  if (!is_hopper_code()) return false;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;
