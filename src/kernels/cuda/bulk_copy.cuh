@@ -58,6 +58,17 @@ __device__ inline void expect_bytes(CopyBarrier* barrier, int bytes) {
 #endif
 }
 
+/// Fetches what describes a tensor, before the first copy.
+__device__ inline void prefetch_map(const CUtensorMap& map) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<std::uint64_t>(&map)) : "memory");
+#endif
+}
+template <class... Maps>
+__device__ void prefetch_maps(const Maps&... maps) {
+  (prefetch_map(maps), ...);
+}
+
 struct BoxPlace {
   int column, across, down, head, image;
 };

@@ -68,22 +68,36 @@ struct Cluster {
   }
 };
 
-/// The sums of two numbers over a cluster as its entries in arrays of partial sums; null: not
-/// wanted. `shared`, aligned to 16 bytes, has four places and one for each warp.
-__device__ inline void store_cluster_sums(float first, float* first_sums, float second,
-                                          float* second_sums, float* shared,
-                                          const Cluster& cluster) {
-  if (first_sums == nullptr && second_sums == nullptr) return;
-  float* const warps = shared + 4;
-  const float4 own = make_float4(block_sum(first, warps), block_sum(second, warps), 0.0F, 0.0F);
-  if (threadIdx.x == 0) *reinterpret_cast<float4*>(shared) = own;
-  cluster.synchronize();
-  if (cluster.rank == 0 && threadIdx.x == 0) {
+/// Two numbers summed over a cluster. `shared`, aligned to 16 bytes, has kPlaces of them free.
+struct ClusterSums {
+  static constexpr int kPlaces = 4 + 32;  // what others read, and one for each warp
+  float* shared;
+
+  /// This block's sums; the cluster must synchronize before they are stored.
+  __device__ void put(float first, float second) const {
+    float* const warps = shared + 4;
+    const float4 own = make_float4(block_sum(first, warps), block_sum(second, warps), 0.0F, 0.0F);
+    if (threadIdx.x == 0) *reinterpret_cast<float4*>(shared) = own;
+  }
+  /// As the cluster's entries in arrays of partial sums; null: not wanted.
+  __device__ void store(float* first_sums, float* second_sums, const Cluster& cluster) const {
+    if (cluster.rank != 0 || threadIdx.x != 0) return;
     const float4 all = cluster.sum(reinterpret_cast<const float4*>(shared));
     const unsigned index = blockIdx.x / cluster.size;
     if (first_sums != nullptr) first_sums[index] = all.x;
     if (second_sums != nullptr) second_sums[index] = all.y;
   }
+};
+
+/// All of it.
+__device__ inline void store_cluster_sums(float first, float* first_sums, float second,
+                                          float* second_sums, float* shared,
+                                          const Cluster& cluster) {
+  if (first_sums == nullptr && second_sums == nullptr) return;
+  const ClusterSums sums{shared};
+  sums.put(first, second);
+  cluster.synchronize();
+  sums.store(first_sums, second_sums, cluster);
   cluster.synchronize();  // nobody leaves while others read
 }
 

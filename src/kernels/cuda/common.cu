@@ -4,41 +4,8 @@
 #include "kernels/cuda/tile.cuh"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 
 namespace sape2::kernels::cuda {
-
-int shared_memory_limit() {
-  constexpr int kRemembered = 64;
-  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the current device");
-  if (device < kRemembered && known[device] != 0) return known[device];
-  int bytes = 0;
-  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-        "asking for the device's shared memory");
-  if (device < kRemembered) known[device] = bytes;
-  return bytes;
-}
-
-namespace {
-__global__ void probe_kernel() {}
-}  // namespace
-
-bool is_hopper_code() {
-  constexpr int kRemembered = 64;
-  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet, 1: no, 2: yes
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the current device");
-  if (device < kRemembered && known[device] != 0) return known[device] == 2;
-  // All kernels are compiled for the same architectures; older PTX stays what it is on any device.
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, probe_kernel), "asking for the kernels' architecture");
-  const bool is = attributes.ptxVersion >= 90;
-  if (device < kRemembered) known[device] = is ? 2 : 1;
-  return is;
-}
 
 std::size_t element_bytes(DType dtype) {
   return dtype == DType::float32 ? 4 : 2;

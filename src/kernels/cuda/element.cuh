@@ -79,6 +79,18 @@ __device__ std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
   }
 }
 
+/// The greater ones of two pairs; numbers are greater than what is none.
+template <class T>
+__device__ std::uint32_t greater_pairs(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t greater;
+  if constexpr (std::is_same_v<T, Bf16>) {
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(greater) : "r"(a), "r"(b));
+  } else {
+    asm("max.f16x2 %0, %1, %2;" : "=r"(greater) : "r"(a), "r"(b));
+  }
+  return greater;
+}
+
 /// Sums of two pairs, rounded.
 template <class T>
 __device__ std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {

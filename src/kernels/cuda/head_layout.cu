@@ -1,25 +1,10 @@
 #include "kernels/cuda/head_layout.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device_facts.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 
 namespace sape2::kernels::cuda {
 namespace {
-
-int multiprocessors() {
-  constexpr int kRemembered = 64;
-  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the current device");
-  if (device < kRemembered && known[device] != 0) return known[device];
-  int count = 0;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "asking for the device's multiprocessors");
-  if (device < kRemembered) known[device] = count;
-  return count;
-}
 
 /// Blocks of a multiprocessor that shared memory suffices for.
 int resident(const HeadLayout& layout) {

@@ -1,35 +1,18 @@
 #pragma once
 
-#include "sape2/error.h"
-
+#include "kernels/cuda/device_facts.h"
 #include "kernels/cuda/element.cuh"
 
-#include <cuda_runtime.h>
-
-#include <string>
 #include <type_traits>
 
 /// How kernels are started: limits checked, errors as sentences.
 namespace sape2::kernels::cuda {
 
-inline void check(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return;
-  throw Error(std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(code) +
-              "; check the device and its free memory");
-}
-
-/// The most shared memory a block of the current device may have.
-int shared_memory_limit();
-
-/// Whether the kernels' code is Hopper's own on the current device.
-bool is_hopper_code();
-
 /// What Hopper's own code can do besides. Other code takes no clusters, and overlaps nothing.
 struct LaunchOptions {
   int parts = 1;    // the grid is blocks × parts
   int cluster = 1;  // neighbouring blocks that see each other's shared memory
-  // The kernel may begin when every block of the one before it has called let_next_begin; it must
-  // call wait_for_previous before it looks at what that one writes.
+  // The kernel may begin before the launch in front of it is done; see wait_for_previous.
   bool overlapping = false;
 };
 
@@ -61,6 +44,11 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, const LaunchOptio
     attribute.val.clusterDim = {static_cast<unsigned>(options.cluster), 1, 1};
   }
   if (options.overlapping && is_hopper_code()) {
+    // Neighbours meet on a multiprocessor. Were its memory divided for less, the second would find
+    // room for fewer of its blocks until the first has left.
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "setting a kernel's share of shared memory");
     auto& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -77,14 +65,23 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int th
          arguments...);
 }
 
-__device__ inline void let_next_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
+/// Waits until the launch before is done and its results are seen. Every block calls it before it
+/// looks at that launch's results or writes what that launch reads, and calls let_next_begin only
+/// after it. So whenever a kernel runs, all launches but the one directly before it are done, and
+/// where that one is of the same call, whatever else the call reads may be read at once. A call's
+/// first kernel does not know whom it follows: it reads nothing before.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// The next launch may begin when every block has called this or is done. Long blocks call it late
+/// or never: blocks of the next launch settle wherever there is room first, and are spread the less
+/// evenly the more of these are still at work.
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

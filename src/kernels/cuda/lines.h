@@ -86,9 +86,10 @@ struct StageOneForward {
 struct StageOneBackward {
   StageOneParams stage;
   VectorPlaces<const void*> gradients;
-  View dq, dk;            // added to
-  float* dtables[2];      // by axis: (clusters, sets, positions, head_size) partial sums, or null
-  float* dgate_scale[2];  // by axis: (clusters) partial sums, or null
+  View dq, dk;             // added to
+  bool gradients_are_old;  // the launch before was still to add to dq or dk, but not to those
+  float* dtables[2];       // by axis: (clusters, sets, positions, head_size) partial sums, or null
+  float* dgate_scale[2];   // by axis: (clusters) partial sums, or null
   float* dgate_offset[2];
 };
 

@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   float* const shift = reinterpret_cast<float*>(shared + Tile<T>::bytes(kRowTile, width));
 
   wait_for_previous();
+  let_next_begin();
   for (int entry = threadIdx.x; entry < width; entry += kThreads)
     shift[entry] = !kIsWide<T> && entry < entries ? vector_shift(from + entry, g, width) : 0.0F;
   __syncthreads();

@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kLanes* kSlices) sum_kernel(const __grid_const
   const unsigned i = blockIdx.x * kLanes + lane, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;
   wait_for_previous();
+  let_next_begin();
   float sum = 0.0F;
   if (i < outputs && element >= 0 && element < job.elements) {
     for (const PartialSums& part : job.parts) {

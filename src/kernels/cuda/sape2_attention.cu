@@ -113,8 +113,9 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   p.dx = vectors.gradients[0];
   p.dy = vectors.gradients[1];
   if (dgain != nullptr) p.dgain = backward.dgain;
-  const auto back = stage_one_backward_params(stage, gradient_places(form, vectors), d.dq, d.dk,
-                                              encoding_gradients, partial);
+  auto back = stage_one_backward_params(stage, gradient_places(form, vectors), d.dq, d.dk,
+                                        encoding_gradients, partial);
+  back.gradients_are_old = form == Form::direct;  // the queries' pass, the one before, made them
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);

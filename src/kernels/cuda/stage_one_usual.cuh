@@ -37,7 +37,7 @@ struct UsualLines {
 
 /// Which lines of which head a block has.
 struct UsualBlock {
-  AxisLines axis;
+  const AxisLines& axis;
   int image, head;
   std::int64_t batch_head;
   int first_line, last_line;
@@ -107,9 +107,11 @@ __device__ void load_usual_table(unsigned char* tile, const StageOneParams& p,
   const auto* const from = reinterpret_cast<const float4*>(
       p.tables[0][axis_index] + block.head * p.table_head_stride +
       std::int64_t(axis.table_first - Lines::table_begin(axis.length)) * kUsualHead);
+  constexpr int kPieces = Lines::kTableRows * kQuads, kStep = Lines::kThreads;
 #pragma unroll 8
-  for (int i = threadIdx.x; i < Lines::kTableRows * kQuads; i += Lines::kThreads) {
-    const int row = i / kQuads;
+  for (int sweep = 0; sweep < (kPieces + kStep - 1) / kStep; ++sweep) {
+    const int i = sweep * kStep + threadIdx.x, row = i / kQuads;
+    if (kPieces % kStep != 0 && i >= kPieces) break;
     const bool used = unsigned(row - Lines::table_begin(axis.length)) < unsigned(axis.positions);
     const float4 quad = used ? from[i] : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     *reinterpret_cast<uint2*>(tile + LanePlaces<kUsualHead>::place(row, i % kQuads / 2) +

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/stage_one_usual_positions.cuh"
 
 /// The pieces of the way back through stage 1, where sizes are known to the compiler.
@@ -41,25 +40,48 @@ template <class T, class Lines>
 struct UsualGradients {
   using Work = UsualWork<Lines>;
   std::uint32_t pairs[2][Lines::kPieces];
+  int length[2];  // of the rows that exist
 
-  /// Zeros behind the line's end.
-  template <class Number>
-  __device__ void read(const Number* from, int half, int length) {
+  /// Of 16 patches from `place` on.
+  __device__ UsualGradients(const AxisLines& axis, int line, int place) {
     const Lane lane;
 #pragma unroll
-    for (int piece = 0; piece < Lines::kPieces; ++piece) {
-      const int place = piece * 8 + 2 * lane.t;
-      std::uint32_t pair = 0;
-      if (place < length) {
-        if constexpr (kIsWide<Number>) {
-          const float2 numbers = *reinterpret_cast<const float2*>(from + place);
-          pair = pack<T>(numbers.x, numbers.y);
-        } else {
-          pair = *reinterpret_cast<const std::uint32_t*>(from + place);
-        }
+    for (int half = 0; half < 2; ++half)
+      length[half] = line < axis.lines && place + lane.g + 8 * half < axis.length ? axis.length : 0;
+  }
+  /// Zeros behind the line's end. All are read before the first is looked at. `step`: from patch to
+  /// patch.
+  __device__ void read(const T* from, int step) {
+    const Lane lane;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < Lines::kPieces; ++piece) {
+        const int place = piece * 8 + 2 * lane.t;
+        pairs[half][piece] = 0;
+        if (place < length[half])
+          pairs[half][piece] =
+              *reinterpret_cast<const std::uint32_t*>(from + (lane.g + 8 * half) * step + place);
       }
-      pairs[half][piece] = place + 1 < length ? pair : pair & 0xffffu;
-    }
+  }
+  __device__ void read(const float* from, int step) {
+    const Lane lane;
+    float2 numbers[2][Lines::kPieces];
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < Lines::kPieces; ++piece) {
+        const int place = piece * 8 + 2 * lane.t;
+        numbers[half][piece] = make_float2(0.0F, 0.0F);
+        if (place < length[half])
+          numbers[half][piece] =
+              *reinterpret_cast<const float2*>(from + (lane.g + 8 * half) * step + place);
+      }
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < Lines::kPieces; ++piece)
+        pairs[half][piece] = pack<T>(numbers[half][piece].x, numbers[half][piece].y);
   }
   __device__ void keep(unsigned char* work) const {
     const Lane lane;
@@ -67,7 +89,8 @@ struct UsualGradients {
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int piece = 0; piece < Lines::kPieces; ++piece) {
-        const std::uint32_t pair = pairs[half][piece];
+        const bool whole = piece * 8 + 2 * lane.t + 1 < length[half];
+        const std::uint32_t pair = whole ? pairs[half][piece] : pairs[half][piece] & 0xffffu;
         reinterpret_cast<std::uint32_t*>(
             work + Work::kGradients)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2] =
             Work::turned(piece) ? pair << 16 | pair >> 16 : pair;
@@ -188,6 +211,12 @@ __device__ void gate_gradients(float (&d)[Pieces][4], int own) {
   }
 }
 
+template <int Pieces>
+__device__ void clear(float (&c)[Pieces][4]) {
+#pragma unroll
+  for (int e = 0; e < Pieces * 4; ++e) c[e / 4][e % 4] = 0.0F;
+}
+
 /// Zeros at the patches' own places.
 template <int Pieces>
 __device__ void clear_own_place(float (&x)[Pieces][4], int own) {
@@ -198,57 +227,12 @@ __device__ void clear_own_place(float (&x)[Pieces][4], int own) {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int odd = 0; odd < 2; ++odd)
-        if (here && lane.g % 2 == odd) x[2 * tile + half][2 * half + odd] = 0.0F;
+      for (int odd = 0; odd < 2; ++odd) {
+        float& own_x = x[2 * tile + half][2 * half + odd];
+        own_x = here && lane.g % 2 == odd ? 0.0F : own_x;
+      }
   }
 }
-
-/// Sums of kRows rows of the table's gradient over the blocks of a cluster, by way of shared
-/// memory.
-template <class Lines>
-struct UsualTableSums {
-  static constexpr int kPitch = kUsualHead + 8;  // numbers; spares the banks
-  static constexpr int kQuads = kUsualHead / 4;
-  static constexpr int kBytes = Lines::kRows * kPitch * 4;
-  float* rows;
-
-  __device__ explicit UsualTableSums(unsigned char* shared)
-      : rows(reinterpret_cast<float*>(shared)) {}
-
-  /// A warp's 16 rows from `first` on.
-  __device__ void put(const float (&c)[kUsualHead / 8][4], int first) const {
-    const Lane lane;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int piece = 0; piece < kUsualHead / 8; ++piece)
-        *reinterpret_cast<float2*>(rows + (first + lane.g + 8 * half) * kPitch + piece * 8 +
-                                   2 * lane.t) =
-            make_float2(c[piece][2 * half], c[piece][2 * half + 1]);
-  }
-  /// This block's share of the rows to a table of `positions` rows, or added to it; row 0 is the
-  /// table's row `begin`.
-  __device__ void store(float* table, int begin, int positions, bool add,
-                        const Cluster& cluster) const {
-    const int share = Lines::kRows / cluster.size * kQuads;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < share; i += Lines::kThreads) {
-      const int row = (cluster.rank * share + i) / kQuads, quad = i % kQuads;
-      if (unsigned(begin + row) >= unsigned(positions)) continue;
-      float4 sum = cluster.sum(reinterpret_cast<const float4*>(rows + row * kPitch) + quad);
-      float4* const to =
-          reinterpret_cast<float4*>(table + std::int64_t(begin + row) * kUsualHead) + quad;
-      if (add) {
-        const float4 there = *to;
-        sum.x += there.x;
-        sum.y += there.y;
-        sum.z += there.z;
-        sum.w += there.w;
-      }
-      *to = sum;
-    }
-  }
-};
 
 /// Where 16 rows of a tensor are, as they are read and written: every fourth by one lane, 16 bytes
 /// each.

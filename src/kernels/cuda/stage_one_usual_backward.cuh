@@ -1,7 +1,9 @@
 #pragma once
 
-#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/stage_one_usual_back.cuh"
+#include "kernels/cuda/stage_one_usual_sums.cuh"
+
+#include <utility>
 
 /// Stage 1 backward for usual calls, one axis a launch; see stage_one_backward.cuh.
 namespace sape2::kernels::cuda {
@@ -12,9 +14,22 @@ inline constexpr int kUsualBackwardBytes = 2 * Lines::kTileBytes + Lines::kTable
                                                           UsualWork<Lines>::kBinBytes);
 
 struct UsualBackward {
-  StageOneBackward all;
-  int axis;
+  StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
+  bool second;           // it is the second launch
 };
+
+inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
+  if (axis == 1) {
+    std::swap(p.stage.axes[0], p.stage.axes[1]);
+    std::swap(p.stage.tables[0][0], p.stage.tables[0][1]);
+    std::swap(p.gradients.axes[0], p.gradients.axes[1]);
+    std::swap(p.gradients.widths[0], p.gradients.widths[1]);
+    std::swap(p.dtables[0], p.dtables[1]);
+    std::swap(p.dgate_scale[0], p.dgate_scale[1]);
+    std::swap(p.dgate_offset[0], p.dgate_offset[1]);
+  }
+  return {p, axis == 1};
+}
 
 template <class T, class Lines>
 __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
@@ -31,16 +46,17 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
-  const UsualBlock block(p, params.axis, p.axes[params.axis].chunks,
-                         p.axes[params.axis].chunk * p.axes[params.axis].group);
-  static_assert(UsualTableSums<Lines>::kBytes <= Lines::kWarps * (Work::kBytes + Work::kBinBytes));
+  const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
+  using TableSums = UsualTableSums<Lines>;
+  static_assert(TableSums::kBytes + ClusterSums::kPlaces * 4 <=
+                Lines::kWarps * (Work::kBytes + Work::kBinBytes));
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
   const Lane lane;
   const UsualGates<Lines::kLong> gates(p, block.head);
   const auto& from = params.all.gradients;
-  const std::int64_t vectors = from.place(g, axis, params.axis, 0, block.batch_head, 0);
+  const std::int64_t vectors = from.place(g, axis, 0, 0, block.batch_head, 0);
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
@@ -74,49 +90,68 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
   };
   // Short lines' tables are 16 rows a warp, summed up in registers.
-  constexpr bool kKeepsTable = Lines::kTableRows <= Lines::kRows;
-  const auto store_tables = [&](const float(&c)[kColumns][4], int first, bool add) {
-    const Cluster cluster;
-    const UsualTableSums<Lines> rows(kKeepsTable ? usual_shared : all_work);
-    rows.put(c, warp.first_row);
-    cluster.synchronize();
-    rows.store(params.all.dtables[params.axis] +
-                   std::int64_t(blockIdx.x / cluster.size) * axis.positions * kUsualHead,
-               first - Lines::table_begin(axis.length), axis.positions, add, cluster);
-    cluster.synchronize();
-  };
-  const bool wants_tables = params.all.dtables[params.axis] != nullptr;
-  float dtable[kColumns][4] = {};
+  constexpr bool kKeepsTable = TableSums::kRounds == 1;
+  using TableParts = typename TableSums::Part[TableSums::kRounds];
   float dscale = 0.0F, doffset = 0.0F;
-  // A launch begins before the one in front of it is done: the first axis's waits for the vectors'
-  // gradients, and only then lets the second axis's begin, which waits for dq and dk.
-  const bool first_axis = params.axis == 0;
-  if (!first_axis) let_next_begin();
-  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
-  const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
-  for (int line = block.first_line; line < last_line; line += Lines::kLines) {
-    if (line > block.first_line) __syncthreads();
+  const bool wants_tables = params.all.dtables[0] != nullptr;
+  const bool wants_gates =
+      params.all.dgate_scale[0] != nullptr || params.all.dgate_offset[0] != nullptr;
+  // Tables' sums, and at the end those of the gates; takes the place of everything the products
+  // with the tables have read.
+  const auto store_sums = [&](const TableParts& parts, bool add, bool gates_too) {
+    gates_too = gates_too && wants_gates;
+    if (!wants_tables && !gates_too) return;
+    const Cluster cluster;
+    unsigned char* const room = kKeepsTable ? usual_shared : all_work;
+    const TableSums tables(room);
+    const ClusterSums gate_sums{reinterpret_cast<float*>(room + TableSums::kBytes)};
+    __syncthreads();
+    if (wants_tables) {
+#pragma unroll
+      for (int round = 0; round < TableSums::kRounds; ++round)
+        tables.put(parts[round], round * Lines::kRows + warp.first_row);
+    }
+    if (gates_too) gate_sums.put(dscale, doffset);
+    cluster.synchronize();
+    if (wants_tables)
+      tables.store(params.all.dtables[0] +
+                       std::int64_t(blockIdx.x / cluster.size) * axis.positions * kUsualHead,
+                   Lines::table_begin(axis.length), axis.positions, add, cluster);
+    if (gates_too) gate_sums.store(params.all.dgate_scale[0], params.all.dgate_offset[0], cluster);
+    cluster.synchronize();  // nobody leaves, or goes on, while others read
+  };
+  [[maybe_unused]] TableParts dtable = {};
+  // A launch begins before the one in front of it is done, and waits where it reads what that one
+  // makes: the vectors' gradients, or just dq and dk.
+  const bool gradients_are_old = params.second || params.all.gradients_are_old;
+  const auto load = [&](int line) {
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
     load_lines<Lines>(k, UsualTensor<const T>(p.k, p, block), axis, line);
     commit_copies();
-    if (line == block.first_line) load_usual_table<T, Lines>(table, p, block, params.axis);
-    if (first_axis && line == block.first_line) {
+  };
+  load(block.first_line);
+  load_usual_table<T, Lines>(table, p, block, 0);
+  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
+  const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
+  for (int line = block.first_line; line < last_line; line += Lines::kLines) {
+    if (line > block.first_line) {
+      __syncthreads();
+      load(line);
+    }
+    if (!gradients_are_old) {
       wait_for_previous();
       let_next_begin();
     }
-    UsualGradients<T, Lines> gradients;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int place = warp.own + lane.g + 8 * half, own_line = line + warp.line;
-      const int at = (g.prefix + own_line * axis.line_stride + place * axis.position_stride) *
-                     from.widths[params.axis];
-      const int length = own_line < axis.lines && place < axis.length ? axis.length : 0;
-      if (from.wide) {
-        gradients.read(static_cast<const float*>(from.axes[params.axis]) + vectors + at, half,
-                       length);
-      } else {
-        gradients.read(static_cast<const T*>(from.axes[params.axis]) + vectors + at, half, length);
-      }
+    UsualGradients<T, Lines> gradients(axis, line + warp.line, warp.own);
+    const int gradients_at =
+        (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
+        from.widths[0];
+    const int gradients_step = axis.position_stride * from.widths[0];
+    if (from.wide) {
+      gradients.read(static_cast<const float*>(from.axes[0]) + vectors + gradients_at,
+                     gradients_step);
+    } else {
+      gradients.read(static_cast<const T*>(from.axes[0]) + vectors + gradients_at, gradients_step);
     }
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
       reinterpret_cast<uint4*>(bins)[i] = make_uint4(0, 0, 0, 0);
@@ -152,10 +187,12 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
     UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
-    if (!first_axis && line == block.first_line) wait_for_previous();
+    UsualRows<T> dk(UsualTensor<T>(params.all.dk, p, block), axis, line + warp.line, warp.own);
+    wait_for_previous();
+    let_next_begin();
     dq.read();
-    float c[kColumns][4] = {};
-    if (p.first_from_q) add_source(c);
+    // The scores' gradients become fragments before products need registers.
+    FragmentA<T> dscores[kPieces / 2];
 #pragma unroll
     for (int piece = 0; piece < kPieces; piece += 2) {
 #pragma unroll
@@ -166,55 +203,52 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
         doffset += dt;
         dt *= gates.given_scale;
       }
-      const auto a = as_a<T>(d[piece], d[piece + 1]);
+      auto& a = dscores[piece / 2];
+      a = as_a<T>(d[piece], d[piece + 1]);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         *reinterpret_cast<std::uint32_t*>(work + (lane.g + i % 2 * 8) * Work::kScorePitch +
                                           piece * 16 + i / 2 * 16 + lane.t * 4) = a.r[i];
-      multiply_add_columns(c, a, k_at + line_rows + piece * 8 * kRow + places.b_columns);
     }
+    dk.read();
+    float c[kColumns][4] = {};
+    if (p.first_from_q) add_source(c);
+#pragma unroll
+    for (int i = 0; i < kPieces / 2; ++i)
+      multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
     dq.add(c, work + Work::kStaging, Work::kRowPitch);
     __syncthreads();
 
     // dk from all patches of the line, and the tables' gradients from all in work.
-    UsualRows<T> dk(UsualTensor<T>(params.all.dk, p, block), axis, line + warp.line, warp.own);
-    dk.read();
-#pragma unroll
-    for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
+    clear(c);
     if (!p.first_from_q) add_source(c);
 #pragma unroll
     for (int i = 0; i < Lines::kTiles; ++i) {
       const int tile = warp.line * Lines::kTiles + i;
-      const Padded<T> dscores{all_work + tile * Work::kBytes, Work::kScorePitch};
+      const Padded<T> of_tile{all_work + tile * Work::kBytes, Work::kScorePitch};
       FragmentA<T> a;
-      load_turned(a.r, dscores.b_rows(0) + warp.own * 2);
+      load_turned(a.r, of_tile.b_rows(0) + warp.own * 2);
       multiply_add_columns(c, a, q_at + tile * kTileRows + places.b_columns);
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
-    if (wants_tables) {
-      if constexpr (kKeepsTable) {
-        add_tables(dtable, warp.first_row);
-      } else {
-#pragma unroll 1
-        for (int first = 0; first < Lines::kTableRows; first += Lines::kRows) {
+    if constexpr (kKeepsTable) {
+      if (wants_tables) add_tables(dtable[0], warp.first_row);
+    } else {
+      TableParts parts = {};
+      if (wants_tables) {
 #pragma unroll
-          for (int e = 0; e < kColumns * 4; ++e) c[e / 4][e % 4] = 0.0F;
-          add_tables(c, first + warp.first_row);
-          __syncthreads();
-          store_tables(c, first, line > block.first_line);
-        }
+        for (int round = 0; round < TableSums::kRounds; ++round)
+          add_tables(parts[round], round * Lines::kRows + warp.first_row);
       }
+      store_sums(parts, line > block.first_line, line + Lines::kLines >= last_line);
     }
   }
-  wait_for_previous();  // blocks without lines have not, and what follows takes others' memory
-  if constexpr (kKeepsTable) {
-    __syncthreads();
-    if (wants_tables) store_tables(dtable, 0, false);
-  }
-  store_cluster_sums(dscale, params.all.dgate_scale[params.axis], doffset,
-                     params.all.dgate_offset[params.axis], reinterpret_cast<float*>(usual_shared),
-                     Cluster());
+  // Blocks without lines have done neither, and what follows takes others' memory.
+  wait_for_previous();
+  let_next_begin();
+  wait_for_copies<0>();
+  if constexpr (kKeepsTable) store_sums(dtable, false, true);
 }
 
 template <class T>
@@ -228,7 +262,7 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
       using Lines = decltype(lines);
       launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks,
              {.cluster = axes[axis].cluster, .overlapping = true}, Lines::kThreads,
-             kUsualBackwardBytes<Lines>, stream, UsualBackward{p, axis});
+             kUsualBackwardBytes<Lines>, stream, usual_backward_of(p, axis));
     });
   return true;
 }

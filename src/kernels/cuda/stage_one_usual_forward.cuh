@@ -55,6 +55,8 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
   unsigned char* const k = q + Lines::kTileBytes;
   unsigned char* const table = k + Lines::kTileBytes;
 
+  wait_for_previous();
+  let_next_begin();  // a call's first kernel
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
   const int axis_index = params.axis + blockIdx.y;
@@ -159,7 +161,8 @@ bool usual_stage_one_forward(const StageOneForward& p, cudaStream_t stream) {
       const int of_block =
           static_cast<int>(std::min<std::int64_t>(most, (all + at_once - 1) / at_once));
       const int blocks = (most + of_block - 1) / of_block;
-      launch(usual_forward_kernel<T, Lines>, heads * blocks, both ? 2 : 1, Lines::kThreads,
+      launch(usual_forward_kernel<T, Lines>, heads * blocks,
+             {.parts = both ? 2 : 1, .overlapping = true}, Lines::kThreads,
              Lines::kRows * Lines::kValuePitch * 4 + 2 * Lines::kTileBytes + Lines::kTableBytes,
              stream,
              UsualForward{p, axis, static_cast<unsigned>(blocks), of_block * Lines::kLines});

@@ -8,27 +8,8 @@
 #include "kernels/cuda/stream_queries.cuh"
 #include "kernels/cuda/tensor_map.h"
 
-#include <array>
-#include <atomic>
-
 /// Whether the streaming kernels serve a call, and how they are started.
 namespace sape2::kernels::cuda {
-
-/// Whether a kernel's body is Hopper's own on the current device. Where the program has no such
-/// code for it, the body is empty and takes hardly a register. Asked once a device.
-template <auto Kernel>
-bool has_hopper_body() {
-  constexpr int kRemembered = 64, kFewRegisters = 32;
-  static std::array<std::atomic<int>, kRemembered> known{};  // 0: not asked yet, 1: no, 2: yes
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the current device");
-  if (device < kRemembered && known[device] != 0) return known[device] == 2;
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, Kernel), "asking for a kernel's registers");
-  const bool has = attributes.numRegs > kFewRegisters;
-  if (device < kRemembered) known[device] = has ? 2 : 1;
-  return has;
-}
 
 inline bool suits_streaming(const AttentionParams& p, BiasForm form) {
   const auto& g = p.geometry;
@@ -48,10 +29,10 @@ bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns
 
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
 template <class T, BiasForm Form, class Stream>
-bool make_vector_maps(const VectorBuffers& v, const Geometry& g, Stream* s) {
+bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int box_entries, Stream* s) {
   if constexpr (Form == BiasForm::none) return true;
-  if (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x) ||
-      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y))
+  if (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x, box_entries) ||
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y, box_entries))
     return false;
   return !kIsDistance<Form> || (make_note_map(v.norm_x, g, 1, kRowTile, &s->norm_x) &&
                                 make_note_map(v.norm_y, g, 1, kRowTile, &s->norm_y));
@@ -74,7 +55,7 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
 
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_forward_kernel<T, BiasForm::none, 0>>()) return false;
+  if (!is_hopper_code()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   StreamForward s{};
@@ -84,15 +65,15 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (!make_vector_maps<T, Form>(v, g, &s)) return false;
+  if (!make_vector_maps<T, Form>(v, g, 64, &s)) return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
     if constexpr (kIsDistance<Form>) {
-      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks, 1, kThreads,
-             StreamDistanceForwardLayout::kBytes, stream, s);
+      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks,
+             {.overlapping = true}, kThreads, StreamDistanceForwardLayout::kBytes, stream, s);
     } else {
-      launch(stream_forward_kernel<T, Form, kWide>, blocks, 1, kThreads,
+      launch(stream_forward_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
              StreamForwardLayout<Form>::bytes(s.columns), stream, s);
     }
   });
@@ -101,7 +82,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
-  if (!has_hopper_body<stream_queries_kernel<T, BiasForm::none, 0>>()) return false;
+  if (!is_hopper_code()) return false;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;
@@ -116,7 +97,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (!make_vector_maps<T, Form>(v, g, &s)) return false;
+  // Short vectors come in short rows (StreamPairsLayout).
+  const bool is_short = kIsDistance<Form> && v.width_x <= 32 && v.width_y <= 32;
+  if (!make_vector_maps<T, Form>(v, g, is_short ? 32 : 64, &s)) return false;
   if (Form == BiasForm::direct &&
       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
     return false;
@@ -124,15 +107,18 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     if constexpr (kIsDistance<Form>) {
-      launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, 1, kThreads, 0, stream, p);
-      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, g.batch_heads * row_tiles, 1,
-             kPairThreads, StreamPairsLayout::kBytes, stream, s);
+      launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, {.overlapping = true}, kThreads, 0,
+             stream, p);
+      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, g.batch_heads * row_tiles,
+             {.overlapping = true}, kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes,
+             stream, s);
     } else {
-      launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles, 1, kThreads,
-             StreamQueriesLayout<Form>::bytes(s.columns), stream, s);
+      launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles,
+             {.overlapping = true}, kThreads, StreamQueriesLayout<Form>::bytes(s.columns), stream,
+             s);
       launch(stream_keys_kernel<T, Form>,
-             g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles), 1, kThreads,
-             StreamKeysLayout<Form>::kBytes, stream, s);
+             g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles),
+             {.overlapping = true}, kThreads, StreamKeysLayout<Form>::kBytes, stream, s);
     }
   });
   return true;

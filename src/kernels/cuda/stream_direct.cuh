@@ -159,9 +159,10 @@ struct TermsY {
   __device__ void next(float (&to)[2]) {
     if (Wide == 0 && walk.across == 0 && walk.row > 0)
       y.read(terms, min(first_row + walk.row, last_row), factor);
-    const int grid_row = RowsY<T, Wide>::kRows == 2 ? walk.row % 2 : 0;
-    to[0] = terms[grid_row][0];
-    to[1] = terms[grid_row][1];
+    // Chosen, not indexed: an index would put all of this into memory.
+    const bool second = RowsY<T, Wide>::kRows == 2 && walk.row % 2 == 1;
+    to[0] = second ? terms[1][0] : terms[0][0];
+    to[1] = second ? terms[1][1] : terms[0][1];
     walk.next();
   }
 };

@@ -13,11 +13,11 @@ __device__ inline float root_of_distance(float square) {
   asm("{.reg .f32 x; abs.f32 x, %1; sqrt.approx.ftz.f32 %0, x;}" : "=f"(root) : "f"(square));
   return root;
 }
-/// 1/√x, 0 at 0.
+/// 1/√x, infinite at 0.
 __device__ inline float inverse_root_of_distance(float square) {
   float inverse;
   asm("{.reg .f32 x; abs.f32 x, %1; rsqrt.approx.ftz.f32 %0, x;}" : "=f"(inverse) : "f"(square));
-  return fabsf(square) < 1e-30F ? 0.0F : inverse;
+  return inverse;
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

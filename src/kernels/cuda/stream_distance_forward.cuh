@@ -1,5 +1,7 @@
 #pragma once
 
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/lazy_softmax.cuh"
 #include "kernels/cuda/stream_distance.cuh"
 
 /// Attention forward on Hopper, distance form: one warpgroup takes 64 queries of a head and walks
@@ -30,13 +32,16 @@ template <class T, int Steps>
 struct StreamDistanceForward {
   using Layout = StreamDistanceForwardLayout;
   static constexpr int kColumns = kRowTile, kPieces = kColumns / 8;
+  static constexpr float kAlmostZero = 1e-30F;
 
   const StreamForward& params;
   const AttentionParams& p;
   const Geometry& g;
   StreamBlock block;
   int tiles, first_row, row;  // row and row + 8 are this lane's
-  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0F, 0.0F};
+  int warp;
+  float scale, factor;  // of scores and of distances, times log2(e)
+  LazySoftmax softmax;
   float out[8][4] = {};
 
   __device__ explicit StreamDistanceForward(const StreamForward& all)
@@ -46,7 +51,11 @@ struct StreamDistanceForward {
         block(g, g.padded_tokens / kRowTile),
         tiles((g.tokens + kColumns - 1) / kColumns),
         first_row(block.row_tile * kRowTile),
-        row(first_row + threadIdx.x / 32 * 16 + Lane().g) {}
+        row(first_row + threadIdx.x / 32 * 16 + Lane().g),
+        warp(__shfl_sync(0xffffffffu, threadIdx.x / 32, 0)),
+        // Padding is −∞ times the scale, which no 0 may undo.
+        scale((p.scale == 0.0F ? kAlmostZero : p.scale) * kLog2E),
+        factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E) {}
 
   __device__ static Tile<T> own(int part) {
     return {distance_forward_memory + Layout::kRows + part * kStreamTile, kRowTile, 64};
@@ -67,6 +76,7 @@ struct StreamDistanceForward {
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {
+    prefetch_maps(params.q, params.k, params.v, params.x, params.y, params.norm_x, params.norm_y);
     for (const int copies : {Layout::rows, Layout::keys, Layout::values})
       prepare_barrier(barrier(copies));
     for (const int reads : {Layout::keys_read, Layout::values_read})
@@ -92,28 +102,27 @@ struct StreamDistanceForward {
     expect_bytes(barrier(Layout::values), kStreamTile);
     copy_box(values().data, params.v, block.tokens(tile * kColumns), barrier(Layout::values));
   }
-  /// Says that this warp has read a tile's part; true for the one thread that may load the next
-  /// tile's, once all have.
-  __device__ bool all_read(int which, int tile) const {
+  /// Says that this warp has read a tile's part; once all have, one thread loads the next tile's.
+  /// Its whole warp waits: where lanes part, the compiler computes matrices' names lane by lane.
+  template <class Load>
+  __device__ void when_read(int which, int tile, Load load) const {
     __syncwarp();
     if (is_chosen()) arrive(barrier(which));
-    if (threadIdx.x != 0 || tile + 1 == tiles) return false;
+    if (warp != 0 || tile + 1 == tiles) return;
     wait_for_boxes(barrier(which), tile);
-    return true;
+    if (is_chosen()) load();
   }
 
   // ------------------------------------------------------------------------------------ tiles
 
   __device__ void run() {
-    const float scale = p.scale * kLog2E;
-    const float factor = per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E;
     const StreamDistance<kPieces> distance[2] = {{p, block.batch_head, row, 0},
                                                  {p, block.batch_head, row, 1}};
     // A tile's values are added up beside the next tile's products; before the first, nothing is.
     FragmentA<T> weights[kPieces / 2] = {};
     wait_for_boxes(barrier(Layout::rows), 0);
     for (int tile = 0; tile < tiles; ++tile) {
-      float length[kPieces][4], along_y[kPieces][4], logits[kPieces][4];
+      float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4];
       wait_for_boxes(barrier(Layout::values), max(tile - 1, 0));
       wait_for_boxes(barrier(Layout::keys), tile);
       begin_products();
@@ -127,26 +136,33 @@ struct StreamDistanceForward {
       hold(out);
       keep(weights);
       begin_products();
-      start_row_product(logits, own(Layout::q), other(Layout::q));
+      start_row_product(scores, own(Layout::q), other(Layout::q));
       commit_products();
-      if (tile > 0 && all_read(Layout::values_read, tile - 1)) load_values(tile);
+      if (tile > 0) when_read(Layout::values_read, tile - 1, [&] { load_values(tile); });
       wait_for_products<2>();
       hold(length);
       roots(length, distance[0], 0, tile, row);
       wait_for_products<1>();
       hold(along_y);
       roots(along_y, distance[1], 1, tile, row);
-      wait_for_products<0>();
-      hold(logits);
-      if (all_read(Layout::keys_read, tile)) load_keys(tile + 1);
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          logits[piece][e] =
-              fmaf(length[piece][e] + along_y[piece][e], factor, logits[piece][e] * scale);
-      if ((tile + 1) * kColumns > g.tokens) clear_padding(logits, tile);
-      weigh(weights, logits);
+        for (int e = 0; e < 4; ++e) length[piece][e] += along_y[piece][e];
+      wait_for_products<0>();
+      hold(scores);
+      when_read(Layout::keys_read, tile, [&] { load_keys(tile + 1); });
+      if ((tile + 1) * kColumns > g.tokens) clear_padding(scores, tile);
+      float(&weighed)[kPieces][4] = along_y;
+      weigh(weighed, scores, length);
+      if (softmax.overflows()) {
+        follow(scores, length);
+        weigh(weighed, scores, length);
+      }
+      softmax.end_tile();
+#pragma unroll
+      for (int k = 0; k < kPieces / 2; ++k)
+        weights[k] = as_a<T>(weighed[2 * k], weighed[2 * k + 1]);
     }
     wait_for_boxes(barrier(Layout::values), tiles - 1);
     begin_products();
@@ -172,46 +188,38 @@ struct StreamDistanceForward {
       for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(weights[k].r[i])::"memory");
   }
   /// Padding has no weight.
-  __device__ void clear_padding(float (&logits)[kPieces][4], int tile) const {
+  __device__ void clear_padding(float (&scores)[kPieces][4], int tile) const {
     const int first = tile * kColumns + 2 * Lane().t;
+    const float lowest = scale > 0.0F ? -INFINITY : INFINITY;
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (first + piece * 8 + e % 2 >= g.tokens) logits[piece][e] = -INFINITY;
+        if (first + piece * 8 + e % 2 >= g.tokens) scores[piece][e] = lowest;
   }
-  /// From logits to weights relative to the largest so far, which `sum` and `out` follow.
-  __device__ void weigh(FragmentA<T> (&weights)[kPieces / 2], float (&logits)[kPieces][4]) {
+  /// A logit, times log2(e), plus `shift`.
+  __device__ float logit(float score, float length, float shift) const {
+    return fmaf(score, scale, fmaf(length, factor, shift));
+  }
+  __device__ void weigh(float (&weights)[kPieces][4], const float (&scores)[kPieces][4],
+                        const float (&length)[kPieces][4]) {
+    softmax.begin_tile();
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = maximum[half];
+    for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-        top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
-      top = row_max(top);
-      // A row without any finite logit so far has no maximum to subtract.
-      const float shift = top == -INFINITY ? 0.0F : top;
-      // Maxima seldom move once some tiles are done.
-      if (__any_sync(0xffffffffu, top != maximum[half])) {
-        const float rescale = power_of_2(maximum[half] - shift);
-        maximum[half] = top;
-        sum[half] *= rescale;
+      for (int e = 0; e < 4; ++e)
+        weights[piece][e] =
+            softmax.weigh(logit(scores[piece][e], length[piece][e], softmax.shift[e / 2]), e);
+  }
+  /// Has the softmax go to the greatest logit so far.
+  __device__ void follow(const float (&scores)[kPieces][4], const float (&length)[kPieces][4]) {
+    float greatest[2] = {-INFINITY, -INFINITY};
 #pragma unroll
-        for (int piece = 0; piece < 8; ++piece) {
-          out[piece][2 * half] *= rescale;
-          out[piece][2 * half + 1] *= rescale;
-        }
-      }
+    for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          logits[piece][e] = power_of_2(logits[piece][e] - shift);
-          sum[half] += logits[piece][e];
-        }
-    }
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) weights[k] = as_a<T>(logits[2 * k], logits[2 * k + 1]);
+      for (int e = 0; e < 4; ++e)
+        greatest[e / 2] = fmaxf(greatest[e / 2], logit(scores[piece][e], length[piece][e], 0.0F));
+    softmax.move(greatest, out);
   }
 
   __device__ void store() const {
@@ -219,10 +227,10 @@ struct StreamDistanceForward {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int token = row + 8 * half;
-      const float whole = row_sum(sum[half]);
+      const float whole = row_sum(softmax.sum[half]);
       if (token >= g.tokens) continue;
       if (Lane().t == 0 && p.softmax != nullptr)
-        p.softmax[block.batch_head * g.tokens + token] = {maximum[half] * kLn2, whole};
+        p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
       store_row(to.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
     }
   }
@@ -238,12 +246,14 @@ __global__ void __launch_bounds__(kThreads, 3)
   if (threadIdx.x == 0) forward.prepare();
   publish_to_copy_engine();
   __syncthreads();
+  if (threadIdx.x == 0) forward.load_values(0);
+  wait_for_previous();  // it made the vectors
   if (threadIdx.x == 0) {
     forward.load_rows();
     forward.load_keys(0);
-    forward.load_values(0);
   }
   forward.run();
+  let_next_begin();
   forward.store();
 #endif
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/lazy_softmax.cuh"
 #include "kernels/cuda/stream_direct.cuh"
 #include "kernels/cuda/stream_rings.cuh"
 
@@ -20,23 +22,15 @@ struct StreamForwardLayout {
   }
 };
 
-/// The softmax of this lane's two rows. Weights are relative to a logit near the greatest so far;
-/// it moves only when a tile's weights become large, so tiles need no maximum of their own.
-struct LazySoftmax {
-  static constexpr float kLargest = 1024.0F;  // of a lane's sum over a tile
-  float scale;                                // from score to logit · log2(e)
-  // log2 of what weights are relative to, −∞: none yet; its negative, for which the first tile's
-  // weights are not finite.
-  float top[2] = {-INFINITY, -INFINITY}, shift[2] = {INFINITY, INFINITY};
-  float sum[2] = {0.0F, 0.0F}, tile_sum[2][2];
+/// Weights from scores and what is added to logits · log2(e), by rows, piece after piece: `Terms`.
+struct ScoreSoftmax : LazySoftmax {
+  float scale;  // from score to logit · log2(e)
 
-  __device__ explicit LazySoftmax(float s) : scale(s) {}
+  __device__ explicit ScoreSoftmax(float s) : scale(s) {}
 
-  /// `terms`: what is added to logits · log2(e), by rows, piece after piece.
   template <class Terms>
-  __device__ void weigh(float (&weights)[8][4], const float (&scores)[8][4], Terms terms) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) tile_sum[i / 2][i % 2] = 0.0F;
+  __device__ void weigh_tile(float (&weights)[8][4], const float (&scores)[8][4], Terms terms) {
+    begin_tile();
 #pragma unroll
     for (int piece = 0; piece < 8; ++piece) {
       float base[2] = {shift[0], shift[1]};
@@ -46,20 +40,12 @@ struct LazySoftmax {
         base[1] += shift[1];
       }
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        weights[piece][e] = power_of_2(fmaf(scores[piece][e], scale, base[e / 2]));
-        tile_sum[e / 2][e % 2] += weights[piece][e];
-      }
+      for (int e = 0; e < 4; ++e)
+        weights[piece][e] = weigh(fmaf(scores[piece][e], scale, base[e / 2]), e);
     }
   }
-  /// Whether a warp's weights are to be made again, not finite ones among them.
-  __device__ bool overflows() const {
-    return __any_sync(0xffffffffu, !(tile_sum[0][0] + tile_sum[0][1] <= kLargest) ||
-                                       !(tile_sum[1][0] + tile_sum[1][1] <= kLargest));
-  }
-  /// Goes to the greatest logit so far, and has `out` follow.
   template <class Terms>
-  __device__ void move(const float (&scores)[8][4], Terms terms, float (&out)[8][4]) {
+  __device__ void follow(const float (&scores)[8][4], Terms terms, float (&out)[8][4]) {
     float greatest[2] = {-INFINITY, -INFINITY};
 #pragma unroll
     for (int piece = 0; piece < 8; ++piece) {
@@ -69,27 +55,7 @@ struct LazySoftmax {
       for (int e = 0; e < 4; ++e)
         greatest[e / 2] = fmaxf(greatest[e / 2], fmaf(scores[piece][e], scale, base[e / 2]));
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float now = fmaxf(top[half], row_max(greatest[half]));
-      // A row without any finite logit so far has nothing to be relative to.
-      const float rescale = now == -INFINITY ? 0.0F : power_of_2(top[half] - now);
-      top[half] = now;
-      shift[half] = now == -INFINITY ? 0.0F : -now;
-      sum[half] *= rescale;
-#pragma unroll
-      for (int piece = 0; piece < 8; ++piece) {
-        out[piece][2 * half] *= rescale;
-        out[piece][2 * half + 1] *= rescale;
-      }
-    }
-  }
-  __device__ void end_tile() {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      sum[half] += tile_sum[half][0] + tile_sum[half][1];
-      if (top[half] == -INFINITY) shift[half] = INFINITY;
-    }
+    move(greatest, out);
   }
 };
 
@@ -125,18 +91,27 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < kRowTile)
     clear_shared(rings, Layout::kRingBytes);
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
+    prefetch_maps(params.q, params.k, params.v);
+    if constexpr (kDirect) prefetch_maps(params.y);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
+  }
   publish_to_copy_engine();
   __syncthreads();
-  if (threadIdx.x == 0) {
+  const auto load_tokens = [&] {
+    if (threadIdx.x != 0) return;
     expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
+    keys.load_first();
+  };
+  // The launch before made the vectors; without any it may be another call's.
+  if constexpr (kDirect) load_tokens();
+  wait_for_previous();
+  if constexpr (!kDirect) load_tokens();
+  if (threadIdx.x == 0)
     for (int panel = 0; panel < y_panels; ++panel)
       copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                rows_arrived);
-    keys.load_first();
-  }
 
   [[maybe_unused]] StreamDirect<T, Wide, true> direct(
       columns, kDirect ? bias_ratio(p, block.head) : 0.0F, nullptr);
@@ -151,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
     }
   };
   ColumnMask<kPieces> mask;
-  LazySoftmax softmax(p.scale * kLog2E);
+  ScoreSoftmax softmax(p.scale * kLog2E);
   float scores[kPieces][4], weights[kPieces][4], out[8][4] = {};
   FragmentA<T> fragments[kPieces / 2];
   // Scores start from the bias, where there is one.
@@ -166,13 +141,13 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   const auto weigh = [&](int tile) {
     hold(scores);
     if (!columns.whole) mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
-    softmax.weigh(weights, scores, terms());
+    softmax.weigh_tile(weights, scores, terms());
     hold(weights);
   };
   const auto finish_weights = [&] {
     if (softmax.overflows()) {
-      softmax.move(scores, terms(), out);
-      softmax.weigh(weights, scores, terms());
+      softmax.follow(scores, terms(), out);
+      softmax.weigh_tile(weights, scores, terms());
     }
     softmax.end_tile();
 #pragma unroll
@@ -220,6 +195,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
     if (2 * two + 2 >= columns.tiles) break;
     attend(2 * two + 2);
   }
+  if constexpr (kDirect) let_next_begin();
   keys.await_v(columns.tiles - 1);
   hold(out);
   begin_products();

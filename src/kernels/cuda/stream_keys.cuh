@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/stream_direct.cuh"
 
 /// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias a
@@ -126,6 +127,12 @@ __global__ void __launch_bounds__(kThreads, 3)
   StreamColumns::Place own{};
   if constexpr (kDirect) own = keys.place(block.row_tile);
   const int first_row = block.row_tile * kRowTile;
+  // The launch before makes them.
+  const auto load_notes = [&](int tile) {
+    const int stage = tile % Layout::kStages;
+    copy_box(stages + stage * Layout::kStageBytes + Layout::kNotes, params.notes,
+             block.notes(tile * kColumns, 2), arrived + stage);
+  };
   // Each warp starts a share of a tile's copies.
   const auto load_tile = [&](int tile, int share) {
     const int stage = tile % Layout::kStages, first = tile * kColumns;
@@ -137,7 +144,6 @@ __global__ void __launch_bounds__(kThreads, 3)
     } else if (share == 1) {
       copy_box(to + Layout::kTileBytes, params.dout, block.tokens(first), barrier);
     } else if (share == 2) {
-      copy_box(to + Layout::kNotes, params.notes, block.notes(first, 2), barrier);
       if constexpr (kDirect)
         copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.first_row / 8 * 8),
                  barrier);
@@ -148,8 +154,12 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   if (kDirect && keys.part_width * keys.rows_per_tile < kRowTile)
     clear_shared(rows, Layout::kRowBytes);
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
+    prefetch_maps(kDirect ? params.k : params.k_rows, kDirect ? params.v : params.v_rows, params.q,
+                  params.dout, params.notes);
+    if constexpr (kDirect) prefetch_maps(params.x, params.y_eight);
     for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived + i);
+  }
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -166,6 +176,9 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile)
       for (int share = 0; share < kWarps; ++share) load_tile(tile, share);
   }
+  wait_for_previous();
+  if (threadIdx.x == 0)
+    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_notes(tile);
 
   const float scale = p.scale * kLog2E;
   [[maybe_unused]] const KeysBias<T> bias(kDirect ? bias_ratio(p, block.head) : 0.0F, keys, own,
@@ -203,7 +216,10 @@ __global__ void __launch_bounds__(kThreads, 3)
     begin_products();
     start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
-    if (lane.g == 0 && lane.t == 0 && tile_to_load < tiles) load_tile(tile_to_load, warp);
+    if (lane.g == 0 && lane.t == 0 && tile_to_load < tiles) {
+      load_tile(tile_to_load, warp);
+      if (warp == 2) load_notes(tile_to_load);
+    }
     weigh(stage, kPieces / 2);
     wait_for_products<0>();
     hold(gradient);
@@ -251,6 +267,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     __syncthreads();
     make_fragments(stage, tile - 1 + Layout::kStages);
   }
+  if constexpr (kDirect) let_next_begin();
   hold(dv);
   hold(dk);
   begin_products();

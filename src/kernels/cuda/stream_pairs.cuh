@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows_delta.cuh"
 #include "kernels/cuda/stream_pairs_sums.cuh"
 #include "kernels/cuda/stream_pairs_weights.cuh"
@@ -12,7 +13,7 @@
 /// shared memory, which the matrix unit reads as they are, so nobody waits for an answer.
 namespace sape2::kernels::cuda {
 
-/// (log2(Σ e^logit), dout · out) of every token, and of the padding what gives weights of 0.
+/// log2(Σ e^logit) of 64 tokens, then their dout · out; of the padding what gives weights of 0.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     stream_notes_kernel(const __grid_constant__ BackwardParams params) {
@@ -20,6 +21,8 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = params.forward.geometry;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const int first_row = block.row_tile * kRowTile;
+  wait_for_previous();
+  let_next_begin();
   rows_delta<T, 64>(params, block.image, block.head, first_row, delta);
   __syncthreads();
   if (threadIdx.x >= kRowTile) return;
@@ -29,7 +32,9 @@ __global__ void __launch_bounds__(kThreads)
     const SoftmaxRow row = params.forward.softmax[block.batch_head * g.tokens + token];
     note = make_float2(row.maximum * kLog2E + log_of_2(row.sum), delta[threadIdx.x]);
   }
-  reinterpret_cast<float2*>(params.delta)[block.batch_head * g.padded_tokens + token] = note;
+  float* const to = params.delta + 2 * (block.batch_head * g.padded_tokens + first_row);
+  to[threadIdx.x] = note.x;
+  to[kRowTile + threadIdx.x] = note.y;
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -49,19 +54,22 @@ template <class T, int Steps>
 __global__ void __launch_bounds__(kPairThreads, 1)
     stream_pairs_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  const StreamPairs<T> pairs(params);
+  const StreamPairs<T, Steps> pairs(params);
   if (threadIdx.x == 0) pairs.prepare();
+  pairs.fill_ones();
   publish_to_copy_engine();
   __syncthreads();
-  if (threadIdx.x == 0) {
-    pairs.load_rows();
-    for (int tile = 0; tile < StreamPairsLayout::kStages; ++tile) pairs.load_tile(tile);
-  }
+  const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
+  // The sums have nothing to do yet.
+  const bool begins_copies = role == 2 && pairs.warp == 0 && is_chosen();
+  if (begins_copies) pairs.load_old();
+  wait_for_previous();
+  if (begins_copies) pairs.load_new();
   pairs.await_rows();
   float with_bias = 0.0F;
-  const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
   // Registers go to the sums, whose number grows with the vectors.
-  constexpr int kForSums = Steps > 2 ? 192 : 160, kForWeights = Steps > 2 ? 152 : 168;
+  constexpr int kForSums = Steps > 2 ? 200 : 168, kForWeights = Steps > 2 ? 152 : 168;
+  static_assert(kForSums + 2 * kForWeights <= 3 * kPairRegisters);
   if (role == 2) {
     change_registers<kPairRegisters, kForSums>();
     StreamPairSums<T, Steps>{pairs}.run();
@@ -69,6 +77,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
     change_registers<kPairRegisters, kForWeights>();
     with_bias = StreamPairWeights<T, Steps>(pairs, role).run();
   }
+  let_next_begin();
   if (params.base.dgain != nullptr) {
     const float sum = block_sum(with_bias, pairs.scratch());
     if (threadIdx.x == 0)

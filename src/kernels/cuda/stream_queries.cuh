@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows_delta.cuh"
 #include "kernels/cuda/stream_direct_gradient.cuh"
 #include "kernels/cuda/stream_rings.cuh"
@@ -60,10 +61,14 @@ __global__ void __launch_bounds__(kThreads, 3)
       params, block, rings, arrived};
   if (columns.part_width * columns.rows_per_tile < kRowTile)
     clear_shared(rings, Layout::kRingBytes);
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
+    prefetch_maps(params.q, params.dout, params.k, params.v);
+    if constexpr (kDirect) prefetch_maps(params.x, params.y);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
+  }
   publish_to_copy_engine();
   __syncthreads();
+  wait_for_previous();
   if (threadIdx.x == 0) {
     expect_bytes(rows_arrived, Layout::kRowBytes + (x_panels + y_panels) * kStreamTile);
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
@@ -197,6 +202,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     make_fragments();
     __syncthreads();
   }
+  if constexpr (kDirect) let_next_begin();
   hold(dq);
   begin_products();
   start_column_product<T>(dq, fragments, keys.k(columns.tiles - 1));

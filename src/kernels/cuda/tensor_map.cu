@@ -25,6 +25,11 @@ Encode find_encoder() {
   return reinterpret_cast<Encode>(function);
 }
 
+CUtensorMapSwizzle swizzle_of(int row_bytes) {
+  if (row_bytes == 128) return CU_TENSOR_MAP_SWIZZLE_128B;
+  return row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
 }  // namespace
 
 bool make_tensor_map(const BoxedTensor& tensor, CUtensorMap* map) {
@@ -38,11 +43,10 @@ bool make_tensor_map(const BoxedTensor& tensor, CUtensorMap* map) {
                              static_cast<cuuint32_t>(tensor.box[1]),
                              static_cast<cuuint32_t>(tensor.box[2]), 1, 1};
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  return encode(
-             map, tensor.type, 5, const_cast<void*>(tensor.data), sizes, strides, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE,
-             tensor.box[0] * bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  return encode(map, tensor.type, 5, const_cast<void*>(tensor.data), sizes, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(tensor.box[0] * bytes),
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 }  // namespace sape2::kernels::cuda

@@ -17,7 +17,7 @@ struct BoxedTensor {
   CUtensorMapDataType type;
   std::int64_t sizes[5];
   std::int64_t strides[4];  // of dimensions 1 … 4, in elements
-  int box[3];  // of dimensions 0 … 2; 1 of the others; rows of 128 bytes, others are not swizzled
+  int box[3];  // of dimensions 0 … 2; 1 of the others; rows of 128 or 64 bytes are swizzled
 };
 
 template <class T>

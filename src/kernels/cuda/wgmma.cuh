@@ -27,9 +27,13 @@ __device__ std::uint64_t descriptor(const Tile<T>& tile, int row, int panel) {
          std::uint64_t{1} << 62;
 }
 
-/// The same from an address of shared memory.
-__device__ inline std::uint64_t descriptor(std::uint32_t address) {
-  return std::uint64_t{1 << 30 | 1024 >> 4} << 32 | (address >> 4 | 1 << 16);
+/// The same from an address of shared memory, of rows of 128 bytes, or of 64 and swizzled over
+/// those.
+template <int RowBytes = 128>
+__device__ std::uint64_t descriptor(std::uint32_t address) {
+  static_assert(RowBytes == 128 || RowBytes == 64);
+  constexpr std::uint32_t kSwizzle = RowBytes == 128 ? 1 : 2;
+  return std::uint64_t{kSwizzle << 30 | 8 * RowBytes >> 4} << 32 | (address >> 4 | 1 << 16);
 }
 
 /// Shared memory written by ordinary stores and copies is visible to the matrix unit after this and
@@ -141,6 +145,24 @@ __device__ void shared_column_product(float (&c)[4][4], std::uint64_t a, std::ui
   }
 }
 #undef SAPE2_SHARED_PRODUCT_32
+
+#define SAPE2_SHARED_PRODUCT_8(TYPE)                               \
+  asm volatile(                                                    \
+      "{.reg .pred p; setp.ne.b32 p, %6, 0;\n"                     \
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32." TYPE "." TYPE   \
+      " {%0, %1, %2, %3}, %4, %5, p, 1, 1, 0, 0;}\n"               \
+      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]) \
+      : "l"(a), "l"(b), "r"(add))
+/// c = (or +=) a · bᵀ, sixteen of k, 8 columns, both from shared memory.
+template <class T>
+__device__ void shared_product(float (&c)[1][4], std::uint64_t a, std::uint64_t b, int add) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_SHARED_PRODUCT_8("bf16");
+  } else {
+    SAPE2_SHARED_PRODUCT_8("f16");
+  }
+}
+#undef SAPE2_SHARED_PRODUCT_8
 
 #define SAPE2_REGISTER_PRODUCT(TYPE)                                                           \
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                     \

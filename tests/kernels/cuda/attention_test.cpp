@@ -173,6 +173,20 @@ TEST_P(CudaAttention, GridsOfManyTilesWithPrefixTokens) {
     }
 }
 
+/// Padding has no weight, whatever the sign of what multiplies its scores.
+TEST_P(CudaAttention, ScalesThatAreNotPositive) {
+  for (const double scale : {0.0, -0.125}) {
+    Random random(31);
+    Problem p;
+    p.shape = {1, 2, 19, 21, 1, 64};
+    p.form = Form::distance;
+    p.positions = default_positions(p);
+    p.inside = false;
+    p.scale = scale;
+    expect_right(filled(p, random), GetParam(), false);
+  }
+}
+
 /// Rows of the grid next to where their tiles change: padded to eights, two or one to a tile, cut
 /// in two; the last tile whole, or reaching below the grid. Gains of 1 take one product, others
 /// two.
