@@ -121,11 +121,11 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     // Weights.
     {
       const std::uint32_t keys = base + l.k + places.b_rows;
-      const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
+      const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
       if constexpr (Form != BiasForm::none)
         make_vectors<true, Form, Grid>(
             p, plan, own_row, head, batch_head, own_q,
-            {base + l.q, base + l.k, keys, base + l.k + own_row * kRow + places.a,
+            {base + l.q, base + l.k, keys, at_slots<Size>(base + l.k + places.a, own_row),
              base + l.tables + places.b_rows},
             vectors, values, kept, vectors_of);
       if (kDistance || l.reload) __syncthreads();
@@ -153,7 +153,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
         constexpr int kCount = decltype(count)::value;
         float c[kCount][2][4];
 #pragma unroll
-        for (int n = 0; n < kCount; ++n) multiply(c[n], own_q, keys + (first + 16 * n) * kRow);
+        for (int n = 0; n < kCount; ++n)
+          multiply(c[n], own_q, at_slots<Size>(keys, first + 16 * n));
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
           const int slot = first + 16 * n;
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> weights;
         load_turned(weights.r, weights_at + slot * square.pitch);
-        multiply_add_columns<T>(dv, weights, rows + slot * kRow);
+        multiply_add_columns<T>(dv, weights, at_slots<Size>(rows, slot));
       }
       store(params.dv, dv, 1.0F);
     };
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     const std::uint32_t as_queries = logits.a(own_row), as_keys = logits.b_rows(0) + own_row * 2;
     {
       const std::uint32_t own_weights = square.a(own_row);
-      const RowsAsA<T, Size> own_dout(base + l.dout + own_row * kRow + places.a);
+      const RowsAsA<T, Size> own_dout(at_slots<Size>(base + l.dout + places.a, own_row));
       const std::uint32_t values_at = base + l.v + places.b_rows;
       const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
       [[maybe_unused]] DirectSums<T, kSumsAlongY<Grid>> sums(plan);
@@ -211,7 +212,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
         FragmentA<T> weights[kCount];
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
-          multiply(c[n], own_dout, values_at + (first + 16 * n) * kRow);
+          multiply(c[n], own_dout, at_slots<Size>(values_at, first + 16 * n));
           load_matrices(weights[n].r, own_weights + (first + 16 * n) * 2);
         }
         if (!two_squares) __syncwarp();  // gradients take the weights' places
@@ -314,7 +315,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> gradients;
         load_matrices(gradients.r, as_queries + slot * 2);
-        multiply_add_columns<T>(dq, gradients, keys + slot * kRow);
+        multiply_add_columns<T>(dq, gradients, at_slots<Size>(keys, slot));
       }
       store(params.dq, dq, p.attention.scale);
     }
@@ -328,7 +329,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       for (int slot = 0; slot < l.slots; slot += 16) {
         FragmentA<T> gradients;
         load_turned(gradients.r, as_keys + slot * logits.pitch);
-        multiply_add_columns<T>(dk, gradients, queries + slot * kRow);
+        multiply_add_columns<T>(dk, gradients, at_slots<Size>(queries, slot));
       }
       store(params.dk, dk, p.attention.scale);
     }

@@ -19,7 +19,6 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
   constexpr int kSets = kHeadSets<Form>;
   // Eights of keys whose logits are held at once.
   constexpr int kChunk = kDistance || (Size == 64 && is_small(Grid)) ? 4 : 8;
-  constexpr int kRow = kRowBytes<Size>;
   extern __shared__ __align__(128) unsigned char shared[];
   const auto plan = head_plan<Size, Form, Grid, false>(p);
   const auto& l = plan.layout;
@@ -54,12 +53,12 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     wait_for_copies<1>();
     __syncthreads();
 
-    const RowsAsA<T, Size> own_q(base + l.q + own_row * kRow + places.a);
+    const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
     __syncwarp();
     if constexpr (Form != BiasForm::none) {
       make_vectors<false, Form, Grid>(
           p, plan, own_row, head, batch_head, own_q,
-          {base + l.q, base + l.k, keys, base + l.k + own_row * kRow + places.a,
+          {base + l.q, base + l.k, keys, at_slots<Size>(base + l.k + places.a, own_row),
            base + l.tables + places.b_rows},
           lines, values, {}, lines_of);
       if constexpr (kDistance) {
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
         const int slot = first + piece * 8;
         auto& pair = reinterpret_cast<float(&)[2][4]>(logits[piece]);
         if (slot < l.slots) {
-          multiply(pair, own_q, keys + slot * kRow);
+          multiply(pair, own_q, at_slots<Size>(keys, slot));
           bias.make(pair, plan, slot);
           if constexpr (kDistance) {
 #pragma unroll
@@ -112,7 +111,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
       for (int piece = 0; piece < kChunk; piece += 2)
         if (first + piece * 8 < l.slots)
           multiply_add_columns<T>(out, as_a<T>(logits[piece], logits[piece + 1]),
-                                  values_at + (first + piece * 8) * kRow);
+                                  at_slots<Size>(values_at, first + piece * 8));
     }
     softmax.finish();
     if (p.attention.softmax != nullptr && lane.t == 0) {

@@ -38,8 +38,8 @@ struct RowsDelta {
 #pragma unroll
     for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
       const int row = own_row + (sweep * 32 + lane) / Copies::kLanes;
-      const auto other = *reinterpret_cast<const uint4*>(
-          dout + LanePlaces<Size>::place(row, lane % Copies::kLanes));
+      const auto other =
+          *reinterpret_cast<const uint4*>(dout + slot_place<Size>(row, lane % Copies::kLanes));
       const std::uint32_t a[4] = {pieces[sweep].x, pieces[sweep].y, pieces[sweep].z,
                                   pieces[sweep].w};
       const std::uint32_t b[4] = {other.x, other.y, other.z, other.w};
@@ -263,7 +263,7 @@ __device__ void add_table_gradients(const HeadBackward& p, const HeadPlan& plan,
       FragmentA<T> a;
       std::uint32_t b[4];
       load_turned(a.r, turned + slot * bins.pitch + row * 2);
-      load_turned(b, from + slot * kRowBytes<Size>);
+      load_turned(b, at_slots<Size>(from, slot));
       multiply_add_pair<T>(c[0], c[1], a, b);
     }
 #pragma unroll

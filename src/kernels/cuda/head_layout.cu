@@ -1,5 +1,5 @@
-#include "kernels/cuda/head_layout.h"
 #include "kernels/cuda/device_facts.h"
+#include "kernels/cuda/head_layout.h"
 
 #include <algorithm>
 

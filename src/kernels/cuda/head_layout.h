@@ -40,7 +40,7 @@ __host__ __device__ constexpr int row_width(HeadGrid grid) {
 /// Weights and gradients have a square each where that costs no block its place, which saves
 /// waiting.
 __host__ __device__ constexpr bool has_two_squares(HeadGrid grid, int head_size) {
-  return is_small(grid) && head_size == 64;
+  return is_small(grid) && is_exact(grid) && head_size == 64;
 }
 
 /// Whether a warp makes a column's scores for everybody.
@@ -177,6 +177,7 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   // Pitches that spread over the banks both what lanes of one row and of one column touch.
   if (form != BiasForm::none) l.line_pitch = (l.row_width + s.rows) | 1;
   if (l.line_pitch % 16 == 1) l.line_pitch += 2;
+  if (!backward && l.line_pitch == 31) l.line_pitch += 4;  // backward has no room for it
   l.near_pitch = (16 + round_up(s.rows, 16)) * 2 + 16;
 
   const int tokens = Rows::bytes(l.slots, s.head_size);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/head_lines.cuh"
+#include "kernels/cuda/head_general_lines.cuh"
 #include "kernels/cuda/head_near.cuh"
 #include "kernels/cuda/head_usual_lines.cuh"
 
@@ -123,7 +123,7 @@ struct HeadLogits {
     const auto& l = plan.layout;
     if (slot >= l.beside * l.row_width) return;
     float scores[2][4];
-    multiply(scores, q, keys + slot * kRowBytes<Size>);
+    multiply(scores, q, at_slots<Size>(keys, slot));
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int at = slot + e / 4 * 8 + 2 * Lane().t + e % 2;

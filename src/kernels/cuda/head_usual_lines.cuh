@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/head_lines.cuh"
 
-/// The walks of head_lines.cuh where the compiler knows how long lines can be: entry by entry in
-/// the order of the line, all at once, so that nothing but the running sums waits for
+/// The walks of head_general_lines.cuh where the compiler knows how long lines can be: entry by
+/// entry in the order of the line, all at once, so that nothing but the running sums waits for
 /// anything. Where the grid is not exact, entries behind a line's end are made too, and count for
 /// nothing.
 namespace sape2::kernels::cuda {
@@ -25,7 +25,7 @@ __device__ void share_line_scores(const HeadPlan& plan, const RowsAsA<T, Size>& 
   const bool own_rows = width == 16;  // a warp's slots are a grid row
   float c[2][4];
   if (own_rows) {
-    multiply(c, own_q, keys + warp * 16 * kRowBytes<Size> + LanePlaces<Size>().b_rows);
+    multiply(c, own_q, at_slots<Size>(keys + LanePlaces<Size>().b_rows, warp * 16));
     put_row_scores(c, line_of(warp * 16 + at.g), line_of(warp * 16 + at.g + 8));
   }
 #pragma unroll 1
@@ -34,7 +34,7 @@ __device__ void share_line_scores(const HeadPlan& plan, const RowsAsA<T, Size>& 
     const int first = along_y ? line : (line - cols) * width, step = along_y ? width : 1;
     const int length = along_y ? rows : cols, entry = along_y ? width : 0;
     const auto place = [&](int index, int piece) {
-      return LanePlaces<Size>::place(first + min(index, length - 1) * step, piece);
+      return slot_place<Size>(first + min(index, length - 1) * step, piece);
     };
     const RowsAsA<T, Size> line_q(queries + place(lane % 16, lane / 16));
     multiply(c, line_q, keys + place(lane % 8 + eight / 2 * 8, eight % 2));

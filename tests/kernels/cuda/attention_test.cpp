@@ -303,7 +303,7 @@ TEST_P(CudaAttention, UsualSquareGrids) {
 
 /// Grids for which 16-bit kernels know how long lines can be: all widths next to 8 and 16, prefix
 /// tokens behind the grid (no padding beside it, or more of them than rows) and beside it, whole
-/// and short tables, heads narrower than compiled.
+/// and short tables, heads narrower than compiled, rows that are not aligned.
 TEST_P(CudaAttention, CompiledGridsWithPrefixTokens) {
   Random random(17);
   int round = 0;
@@ -324,6 +324,7 @@ TEST_P(CudaAttention, CompiledGridsWithPrefixTokens) {
         p.tables_per_head = round % 7 == 1;
         p.positions = default_positions(p);
         if (round % 7 > 4) p.positions = relative ? 5 : 4;
+        if (round % 11 == 3) p.gap = 1;
         expect_right(filled(p, random), GetParam(), round % 5 == 2);
       }
 }

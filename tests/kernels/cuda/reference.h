@@ -24,7 +24,8 @@ struct Problem {
   bool tables_per_head = false;
   std::int64_t positions = 0;
   double scale = 1;
-  bool tf32 = false;  // how the GPU may round
+  bool tf32 = false;     // how the GPU may round
+  std::int64_t gap = 0;  // elements between rows on the GPU, which are then not aligned
 
   Numbers q, k, v, dout;                  // (images, heads, tokens, head size)
   Numbers gain, gate_scale, gate_offset;  // (heads)

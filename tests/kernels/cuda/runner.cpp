@@ -14,12 +14,12 @@ namespace {
 /// one.
 class DeviceTensor {
  public:
-  DeviceTensor(const Shape& shape, DType type, bool packed)
+  DeviceTensor(const Shape& shape, DType type, bool packed, std::int64_t gap)
       : shape_(shape), type_(type), packed_(packed) {
     const std::int64_t n = shape.tokens(), d = shape.head_size;
-    token_ = packed ? 3 * shape.heads * d : d;
-    head_ = packed ? d : n * d;
-    image_ = packed ? n * token_ : shape.heads * n * d;
+    token_ = (packed ? 3 * shape.heads * d : d) + gap;
+    head_ = packed ? d : n * token_;
+    image_ = packed ? n * token_ : shape.heads * head_;
     bytes_ = std::make_unique<DeviceBytes>(shape.images * image_ * bytes_of(type));
   }
   void upload(const Numbers& numbers) {
@@ -74,14 +74,14 @@ struct Run {
   Run(const Problem& problem, DType dtype, bool packed)
       : p(problem),
         type(dtype),
-        q(p.shape, type, packed),
-        k(p.shape, type, packed),
-        v(p.shape, type, packed),
-        out(p.shape, type, false),
-        dout(p.shape, type, false),
-        dq(p.shape, type, false),
-        dk(p.shape, type, false),
-        dv(p.shape, type, packed),
+        q(p.shape, type, packed, p.gap),
+        k(p.shape, type, packed, p.gap),
+        v(p.shape, type, packed, p.gap),
+        out(p.shape, type, false, p.gap),
+        dout(p.shape, type, false, p.gap),
+        dq(p.shape, type, false, p.gap),
+        dk(p.shape, type, false, p.gap),
+        dv(p.shape, type, packed, p.gap),
         softmax(2 * p.shape.images * p.shape.heads * p.shape.tokens()),
         gain(p.gain),
         gate_scale(p.gate_scale),
