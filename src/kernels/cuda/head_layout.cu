@@ -30,12 +30,12 @@ HeadGrid compiled_grid(const StageOneParams& stage, bool has_tables, BiasForm fo
   };
   for (const auto grid : {HeadGrid::seven, HeadGrid::eight, HeadGrid::fourteen})
     if (is_exact_grid(grid)) return grid;
-  if (g.rows > 16) return HeadGrid::any;
-  if (g.cols <= 8) return g.rows <= 8 ? HeadGrid::up_to_8 : HeadGrid::any;
+  const int longest = std::max(g.rows, g.cols);
+  if (longest <= 8) return HeadGrid::up_to_8;
+  if (longest > 16 || g.cols <= 8 || !is_compiled(HeadGrid::up_to_16, head_size))
+    return HeadGrid::any;
   // Rows of 12 slots are strange to the general kernel.
-  const bool up_to_12 = std::max(g.rows, g.cols) <= 12 && g.head_size == head_size &&
-                        is_compiled(HeadGrid::up_to_12, head_size);
-  return up_to_12 ? HeadGrid::up_to_12 : HeadGrid::up_to_16;
+  return longest <= 12 && g.head_size == head_size ? HeadGrid::up_to_12 : HeadGrid::up_to_16;
 }
 
 }  // namespace

@@ -26,10 +26,11 @@ __host__ __device__ constexpr bool is_small(HeadGrid grid) {
   return grid != HeadGrid::any && longest_line(grid) <= 8;
 }
 
-/// Whether there is a kernel for heads of this size too; where not, a wider grid's serves.
+/// Whether there is a kernel for heads of this size too: where they are usual, as each takes
+/// seconds to compile.
 __host__ __device__ constexpr bool is_compiled(HeadGrid grid, int head_size) {
   if (grid == HeadGrid::fourteen) return head_size == 64;
-  return head_size >= (grid == HeadGrid::seven || grid == HeadGrid::up_to_12 ? 32 : 16);
+  return head_size >= (grid == HeadGrid::eight || grid == HeadGrid::up_to_8 ? 16 : 32);
 }
 
 /// Slots of a row of a compiled grid.
