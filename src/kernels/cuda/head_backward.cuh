@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   // Weights, and the logits' gradients, which take their place where there is just one square.
   const Padded<T> square{shared + l.square, l.square_pitch};
   const Padded<T> logits{shared + l.logits, l.square_pitch};
-  const bool two_squares = l.square != l.logits;
+  const bool two_squares = kUsual ? has_two_squares(Grid, Size) : l.square != l.logits;
   const auto bins_of = [&](int set) {
     return Padded<T>{shared + l.bins + set * l.slots * l.bins_pitch, l.bins_pitch};
   };
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   };
   float* const vectors = vectors_of(own_row);
   const KeptLine<kSets> kept{params.kept +
-                             (std::int64_t(blockIdx.x) * l.warps + warp) * max(g.rows, g.cols) *
+                             (std::int64_t(blockIdx.x) * l.warps + warp) * kept_entries(l.grid, g) *
                                  KeptLine<kSets>::kNumbers * 32 +
                              in_warp};
 
@@ -146,7 +146,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
         for (int set = 0; set < kSets; ++set)
           near_rows[set].begin(HeadNear<T>(l, shared, set), own_row);
       }
-      [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+      [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
+                                                 on_grid(plan, own_row + 8, lane.g)};
       const HeadLogits<T, Form> bias(p, plan, head, vectors, kLog2E, rows.less);
       for_slots(l.slots, [&](int first, auto count) {
         constexpr int kCount = decltype(count)::value;
@@ -160,9 +161,10 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
           if constexpr (kDistance) {
 #pragma unroll
             for (int set = 0; set < kSets; ++set)
-              bias.add_distances(c[n], plan, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
+              bias.add_distances(c[n], plan, HeadNear<T>(l, shared, set), near_rows[set], has_bias,
                                  slot);
           }
+          bias.make_beside(c[n], plan, own_q, keys, slot);
 #pragma unroll
           for (int i = 0; i < 4; ++i)
             put(square, slot, i,
@@ -202,7 +204,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       const RowsAsA<T, Size> own_dout(base + l.dout + own_row * kRow + places.a);
       const std::uint32_t values_at = base + l.v + places.b_rows;
       const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
-      [[maybe_unused]] DirectSums<T, kSumsAlongY<Grid>> sums(l);
+      [[maybe_unused]] DirectSums<T, kSumsAlongY<Grid>> sums(plan);
       for_slots(l.slots, [&](int first, auto count) {
         constexpr int kCount = decltype(count)::value;
         float c[kCount][2][4];
@@ -224,12 +226,12 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
                                     weight.y * (c[n][i / 2][i % 2 * 2 + 1] - delta[i % 2]));
             put(logits, slot, i, gradient.r[i]);
           }
-          if constexpr (kDirect) sums.add(gradient, l, slot);
+          if constexpr (kDirect) sums.add(gradient, plan, slot);
         }
       });
       if constexpr (kDirect) with_bias += sums.finish(l, g, factor, lines);
     }
-    [[maybe_unused]] UsualKept<kUsual ? grid_side(Grid) : 1> line;
+    [[maybe_unused]] UsualKept<kUsual ? longest_line(Grid) : 1> line;
     if constexpr (kUsual && kDirect && Size == 64) line.read(kept);
     // From here on nobody needs v.
     __syncthreads();
@@ -244,7 +246,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     if constexpr (kDistance) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set)
-        with_bias += distance_gradients<T>(l, g, own_row, HeadNear<T>(l, shared, set), logits,
+        with_bias += distance_gradients<T>(plan, own_row, HeadNear<T>(l, shared, set), logits,
                                            factor, lines + set * 16 * l.line_pitch);
       if constexpr (kUsual) line.read(kept);
       __syncthreads();
@@ -270,7 +272,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
           walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale,
                                    gradients, kept, bins, logits.row(slot), slot, gate_sums);
         } else {
-          walk_usual_line_back<T, grid_side(Grid), usual_span(Form)>(
+          walk_usual_line_back<T, Grid, usual_span(Form)>(
               walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale, gradients[0], line,
               bins[0], logits.row(slot), slot, gate_sums);
         }

@@ -14,10 +14,11 @@ struct HeadScratch {
     const auto& g = p.attention.geometry;
     const std::int64_t blocks = std::int64_t(p.turns) * g.heads;
     const int sets_apart = form == BiasForm::distance_pair ? 2 : 1;
-    const std::int64_t longest = std::max(g.rows, g.cols);
     const std::int64_t positions = p.stage.axes[0].positions + p.stage.axes[1].positions;
-    kept = arena.take_floats(
-        p.has_tables ? blocks * p.layout.warps * longest * (kHeadKept + sets_apart) * 32 : 0);
+    kept =
+        arena.take_floats(p.has_tables ? blocks * p.layout.warps * kept_entries(p.layout.grid, g) *
+                                             (kHeadKept + sets_apart) * 32
+                                       : 0);
     dtables = arena.take_floats(p.has_tables ? blocks * p.stage.sets * positions * g.head_size : 0);
     dgate_scale = arena.take_floats(blocks);
     dgate_offset = arena.take_floats(blocks);
@@ -66,7 +67,7 @@ HeadCall::HeadCall(const AttentionInputs& in, const Geometry& g, const Encoding&
       table_rows_(encoding.positions) {}
 
 bool HeadCall::fits() const {
-  return fits_head(stage_.geometry, dtype_, scale_, form_, axes(), stage_.sets);
+  return fits_head(stage_, has_tables_, form_, dtype_, scale_);
 }
 
 HeadForward HeadCall::forward_params(const AttentionParams& p, bool backward) const {
@@ -75,7 +76,7 @@ HeadForward HeadCall::forward_params(const AttentionParams& p, bool backward) co
                    .stage = stage_,
                    .has_tables = has_tables_,
                    .given = {given_[0], given_[1]},
-                   .layout = head_layout(g, form_, axes(), stage_.sets, backward),
+                   .layout = head_layout(stage_, has_tables_, form_, backward),
                    .images = static_cast<int>(g.batch_heads / g.heads)};
   head.attention.geometry = g;
   head.turns = head_turns(g, form_, head.layout, backward);

@@ -32,7 +32,6 @@ class HeadCall {
 
  private:
   HeadForward forward_params(const AttentionParams& p, bool backward) const;
-  const AxisLines* axes() const { return has_tables_ ? stage_.axes : nullptr; }
 
   DType dtype_;
   float scale_;

@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     __syncthreads();
 
     const HeadLogits<T, Form> bias(p, plan, head, lines, 1.0F, {0.0F, 0.0F});
-    [[maybe_unused]] const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+    [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
+                                               on_grid(plan, own_row + 8, lane.g)};
     [[maybe_unused]] NearRows<T> near_rows[kSets];
     if constexpr (kDistance) {
 #pragma unroll
@@ -97,9 +98,10 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
           if constexpr (kDistance) {
 #pragma unroll
             for (int set = 0; set < kSets; ++set)
-              bias.add_distances(pair, plan, HeadNear<T>(l, shared, set), near_rows[set], on_grid,
+              bias.add_distances(pair, plan, HeadNear<T>(l, shared, set), near_rows[set], has_bias,
                                  slot);
           }
+          bias.make_beside(pair, plan, own_q, keys, slot);
         } else {
 #pragma unroll
           for (int e = 0; e < 8; ++e) pair[e / 4][e % 4] = -INFINITY;

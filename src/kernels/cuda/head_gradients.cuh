@@ -60,39 +60,36 @@ struct RowsDelta {
 /// Eights of grid rows that a kernel adds up along.
 template <HeadGrid Grid>
 inline constexpr int kSumsAlongY = Grid == HeadGrid::any ? kHeadMostSlots / 64
-                                                         : (grid_side(Grid) + 7) / 8;
+                                                         : (longest_line(Grid) + 7) / 8;
 
 /// The direct form: sums along grid columns and rows, made by products with zeros and ones.
 template <class T, int Eights>
 struct DirectSums {
   static constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f80u : 0x3c00u;
-  static constexpr std::uint32_t kOnes = kOne << 16 | kOne;
   float along_x[2][4] = {}, along_y[Eights][4] = {};
-  FragmentB<T> x[2];  // key → its column, first and second eight
+  // Two eights of keys whose place in their rows does not change from sixteen to sixteen.
+  FragmentB<T> x[2];  // key → its column, first and second eight of these
+  FragmentB<T> ones;  // of keys that are no prefix tokens beside the grid
 
-  __device__ explicit DirectSums(const HeadLayout& l) {
-    const Lane lane;
-    const std::uint32_t same =
-        (2 * lane.t == lane.g ? kOne : 0u) | (2 * lane.t + 1 == lane.g ? kOne << 16 : 0u);
-    const bool wide = l.row_width == 16;
-    x[0] = {same, wide ? 0u : same};
-    x[1] = {0u, wide ? same : 0u};
-  }
+  __device__ explicit DirectSums(const HeadPlan& plan) { see(plan, 0); }
 
   /// `gradient`: of sixteen keys from `slot` on.
-  __device__ void add(FragmentA<T> gradient, const HeadLayout& l, int slot) {
+  __device__ void add(FragmentA<T> gradient, const HeadPlan& plan, int slot) {
+    const auto& l = plan.layout;
     if (slot >= l.grid_slots) return;
     if (slot + 8 >= l.grid_slots) gradient.r[2] = gradient.r[3] = 0u;
-    const bool wide = l.row_width == 16;
+    const bool in_fours = l.row_width == 12;
+    if (in_fours) see(plan, slot);
     multiply_add(along_x[0], gradient, x[0]);
-    if (wide) multiply_add(along_x[1], gradient, x[1]);
-    const int row = grid_row(l, slot);
+    if (l.row_width != 8) multiply_add(along_x[1], gradient, x[1]);
+    const int key = in_fours ? slot + 2 * Lane().t : slot, row = l.row_of(key);
+    const int next_row = in_fours ? l.row_of(key + 8) : l.row_width == 16 ? row : row + 1;
 #pragma unroll
     for (int i = 0; i < Eights; ++i) {  // all of them: choosing one would need local memory
       const int column = i * 8 + Lane().g;
       multiply_add(
           along_y[i], gradient,
-          FragmentB<T>{column == row ? kOnes : 0u, column == (wide ? row : row + 1) ? kOnes : 0u});
+          FragmentB<T>{column == row ? ones.r[0] : 0u, column == next_row ? ones.r[1] : 0u});
     }
   }
 
@@ -110,6 +107,22 @@ struct DirectSums {
   }
 
  private:
+  __device__ void see(const HeadPlan& plan, int slot) {
+    const Lane lane;
+    const auto pair = [](bool first, bool second) {
+      return (first ? kOne : 0u) | (second ? kOne << 16 : 0u);
+    };
+#pragma unroll
+    for (int eight = 0; eight < 2; ++eight) {
+      const int first = slot + 8 * eight, place = 2 * lane.t;
+      const int column = plan.layout.column_of(first + place);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        x[i].r[eight] = pair(column == i * 8 + lane.g, column + 1 == i * 8 + lane.g);
+      ones.r[eight] = pair(on_grid(plan, first, place), on_grid(plan, first, place + 1));
+    }
+  }
+
   __device__ static float put(const float (&sums)[4], int first, int entries, const HeadLayout& l,
                               float factor, float* lines) {
     const Lane lane;
@@ -130,12 +143,12 @@ struct DirectSums {
 /// distance, dU_i = Σ_n ω_in (u_i − u_n), here u_i·Σω − ω·U with the same rounded ω in both.
 /// Returns this lane's share of Σ gradient · bias, which is half of Σ ω · distance².
 template <class T>
-__device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int own_row,
-                                    const HeadNear<T>& near, const Padded<T>& square, float factor,
-                                    float* lines) {
+__device__ float distance_gradients(const HeadPlan& plan, int own_row, const HeadNear<T>& near,
+                                    const Padded<T>& square, float factor, float* lines) {
   constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f803f80u : 0x3c003c00u;
+  const auto& l = plan.layout;
   const Lane lane;
-  const bool on_grid[2] = {own_row < l.grid_slots, own_row + 8 < l.grid_slots};
+  const bool queries[2] = {on_grid(plan, own_row, lane.g), on_grid(plan, own_row + 8, lane.g)};
   NearRows<T> rows;
   rows.begin(near, own_row);
   const std::uint32_t there = square.a(own_row), back = square.b_rows(0) + own_row * 2;
@@ -152,9 +165,10 @@ __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int 
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float2 a = unpack<T>(one_way.r[i]), b = unpack<T>(other_way.r[i]);
-      const bool used = on_grid[i % 2] && slot + 8 * (i / 2) < l.grid_slots;
-      both[i / 2][i % 2 * 2] = used ? a.x + b.x : 0.0F;
-      both[i / 2][i % 2 * 2 + 1] = used ? a.y + b.y : 0.0F;
+      const int key = slot + 8 * (i / 2);
+      both[i / 2][i % 2 * 2] = queries[i % 2] && on_grid(plan, key, 2 * lane.t) ? a.x + b.x : 0.0F;
+      both[i / 2][i % 2 * 2 + 1] =
+          queries[i % 2] && on_grid(plan, key, 2 * lane.t + 1) ? a.y + b.y : 0.0F;
     }
 #pragma unroll
     for (int axis = 0; axis < 2; ++axis) {
@@ -182,7 +196,8 @@ __device__ float distance_gradients(const HeadLayout& l, const Geometry& g, int 
   for (int part = 0; part < 3; ++part) {
     if (part == 2 && !near.long_y) break;
     const int axis = part > 0;
-    const int first = part == 2 ? 16 : 0, entries = axis ? g.rows : g.cols;
+    const int first = part == 2 ? 16 : 0;
+    const int entries = axis ? plan.geometry.rows : plan.geometry.cols;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int entry = first + e / 4 * 8 + 2 * lane.t + e % 2, row = lane.g + e % 4 / 2 * 8;

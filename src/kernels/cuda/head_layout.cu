@@ -1,68 +1,86 @@
 #include "kernels/cuda/head_layout.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/device_facts.h"
 
 #include <algorithm>
 
 namespace sape2::kernels::cuda {
 namespace {
 
-/// Which compiled grid these sizes belong to.
-HeadGrid usual_grid(const Geometry& g, BiasForm form, const AxisLines* axes, int sets) {
-  if (axes == nullptr || sets != 1 || g.prefix != 0) return HeadGrid::any;
+/// Blocks of a multiprocessor that shared memory suffices for.
+int resident(const HeadLayout& layout) {
+  constexpr int kReserved = 1024;  // of a block's, by the system
+  return (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
+}
+
+/// Which grids' kernel a call takes.
+HeadGrid compiled_grid(const StageOneParams& stage, bool has_tables, BiasForm form) {
+  const auto& g = stage.geometry;
+  if (!has_tables || stage.sets != 1 || stage.span != usual_span(form)) return HeadGrid::any;
   if (form != BiasForm::direct && form != BiasForm::distance) return HeadGrid::any;
-  if (g.rows != g.cols || (g.rows != 7 && g.rows != 8 && g.rows != 14)) return HeadGrid::any;
-  const auto grid = static_cast<HeadGrid>(g.rows);
-  if (grid == HeadGrid::fourteen && head_size_compiled(g.head_size) != 64) return HeadGrid::any;
-  const auto sizes = usual_sizes(grid, form, head_size_compiled(g.head_size));
-  // Fewer table rows than usual would change where the second table stands.
-  for (int axis = 0; axis < 2; ++axis)
-    if (round_up(axes[axis].positions + 1, 16) != round_up(sizes.positions[axis] + 1, 16))
-      return HeadGrid::any;
-  return grid;
+  const int head_size = head_size_compiled(g.head_size);
+  const auto is_exact_grid = [&](HeadGrid grid) {
+    const auto sizes = exact_sizes(grid, form, head_size);
+    bool same = is_compiled(grid, head_size) && g.prefix == 0 && g.rows == sizes.rows &&
+                g.cols == sizes.rows;
+    // Fewer table rows than usual would change where the second table stands.
+    for (int axis = 0; axis < 2; ++axis)
+      same = same && round_up(stage.axes[axis].positions + 1, 16) ==
+                         round_up(sizes.positions[axis] + 1, 16);
+    return same;
+  };
+  for (const auto grid : {HeadGrid::seven, HeadGrid::eight, HeadGrid::fourteen})
+    if (is_exact_grid(grid)) return grid;
+  if (g.rows > 16) return HeadGrid::any;
+  if (g.cols <= 8) return g.rows <= 8 ? HeadGrid::up_to_8 : HeadGrid::any;
+  // Rows of 12 slots are strange to the general kernel.
+  const bool up_to_12 = std::max(g.rows, g.cols) <= 12 && g.head_size == head_size &&
+                        is_compiled(HeadGrid::up_to_12, head_size);
+  return up_to_12 ? HeadGrid::up_to_12 : HeadGrid::up_to_16;
 }
 
 }  // namespace
 
-HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, int sets,
-                       bool backward) {
+HeadLayout head_layout(const StageOneParams& stage, bool has_tables, BiasForm form, bool backward) {
+  const auto& g = stage.geometry;
   const int head_size = head_size_compiled(g.head_size);
   if (head_size == 0 || g.cols > 16 || g.tokens > kHeadMostSlots) return {};
-  const auto grid = usual_grid(g, form, axes, sets);
+  const auto grid = compiled_grid(stage, has_tables, form);
   HeadLayout l{};
-  if (grid != HeadGrid::any) {
-    l = usual_layout(grid, form, head_size, backward);
+  if (is_exact(grid)) {
+    l = exact_layout(grid, form, head_size, backward);
   } else {
-    HeadSizes sizes{.row_width = g.cols <= 8 ? 8 : 16,
-                    .rows = g.rows,
-                    .prefix = g.prefix,
-                    .head_size = head_size,
-                    .sets = sets};
-    if (axes != nullptr)
-      for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = axes[axis].positions;
-    l = head_layout(sizes, form, backward, false, false, false);
-    if (backward && l.bytes > shared_memory_limit())
-      l = head_layout(sizes, form, backward, true, false, false);
+    const int width = grid != HeadGrid::any ? row_width(grid) : g.cols <= 8 ? 8 : 16;
+    HeadSizes sizes{.row_width = width, .rows = g.rows, .head_size = head_size, .sets = stage.sets};
+    const bool beside = grid != HeadGrid::any && g.cols < width && g.prefix <= g.rows;
+    sizes.behind = beside ? 0 : g.prefix;
+    if (has_tables)
+      for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = stage.axes[axis].positions;
+    l = head_layout(sizes, form, grid, backward, false);
+    const auto reloading = head_layout(sizes, form, grid, backward, true);
+    if (backward && (l.bytes > shared_memory_limit() ||
+                     (grid == HeadGrid::up_to_12 && resident(reloading) > resident(l))))
+      l = reloading;
+    l.beside = g.prefix - sizes.behind;
   }
   if (l.slots > kHeadMostSlots || l.bytes > shared_memory_limit()) l.bytes = 0;
   return l;
 }
 
-bool fits_head(const Geometry& g, DType dtype, float scale, BiasForm form, const AxisLines* axes,
-               int sets) {
+bool fits_head(const StageOneParams& stage, bool has_tables, BiasForm form, DType dtype,
+               float scale) {
   // Gradients of scores and of gates share one matrix, in units of `scale`.
+  const auto& g = stage.geometry;
   if (dtype == DType::float32 || scale == 0.0F || g.batch_heads / g.heads > kHeadMostImages)
     return false;
-  return head_layout(g, form, axes, sets, false).bytes > 0 &&
-         head_layout(g, form, axes, sets, true).bytes > 0;
+  return head_layout(stage, has_tables, form, false).bytes > 0 &&
+         head_layout(stage, has_tables, form, true).bytes > 0;
 }
 
 int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout, bool backward) {
-  constexpr int kReserved = 1024;  // of a block's shared memory, by the system
-  const int by_memory = (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
   const int by_registers = head_warps(g.head_size, form, layout.grid, backward) / layout.warps;
-  const int resident = std::max(1, std::min(by_memory, by_registers));
+  const int blocks = std::max(1, std::min(resident(layout), by_registers));
   const std::int64_t images = g.batch_heads / g.heads;
-  const std::int64_t turns = std::max(1, resident * multiprocessors() / g.heads);
+  const std::int64_t turns = std::max(1, blocks * multiprocessors() / g.heads);
   return static_cast<int>(std::min(images, turns));
 }
 

@@ -8,16 +8,44 @@
 /// leaves the chip. Here: for which sizes, and what lies where in the block's shared memory.
 namespace sape2::kernels::cuda {
 
-/// Square grids for which kernels are compiled that know their sizes, by the side: without prefix
-/// tokens, with one pair of tables, for the two named settings.
-enum class HeadGrid : std::uint8_t { any = 0, seven = 7, eight = 8, fourteen = 14 };
+/// Grids that kernels are compiled for, with one pair of tables in the two named settings: up to 8,
+/// 12 or 16 rows and columns and any prefix tokens, or a square of exactly 7, 8 or 14 without.
+enum class HeadGrid : std::uint8_t { any, up_to_8, up_to_12, up_to_16, seven, eight, fourteen };
 
-__host__ __device__ constexpr int grid_side(HeadGrid grid) {
-  return static_cast<int>(grid);
+__host__ __device__ constexpr bool is_exact(HeadGrid grid) {
+  return grid == HeadGrid::seven || grid == HeadGrid::eight || grid == HeadGrid::fourteen;
+}
+
+/// Patches of the longest line; of every line where the grid is exact.
+__host__ __device__ constexpr int longest_line(HeadGrid grid) {
+  constexpr int kPatches[] = {0, 8, 12, 16, 7, 8, 14};
+  return kPatches[static_cast<int>(grid)];
 }
 
 __host__ __device__ constexpr bool is_small(HeadGrid grid) {
-  return grid == HeadGrid::seven || grid == HeadGrid::eight;
+  return grid != HeadGrid::any && longest_line(grid) <= 8;
+}
+
+/// Whether there is a kernel for heads of this size too; where not, a wider grid's serves.
+__host__ __device__ constexpr bool is_compiled(HeadGrid grid, int head_size) {
+  if (grid == HeadGrid::fourteen) return head_size == 64;
+  return head_size >= (grid == HeadGrid::seven || grid == HeadGrid::up_to_12 ? 32 : 16);
+}
+
+/// Slots of a row of a compiled grid.
+__host__ __device__ constexpr int row_width(HeadGrid grid) {
+  return grid == HeadGrid::up_to_12 ? 12 : longest_line(grid) <= 8 ? 8 : 16;
+}
+
+/// Weights and gradients have a square each where that costs no block its place, which saves
+/// waiting.
+__host__ __device__ constexpr bool has_two_squares(HeadGrid grid, int head_size) {
+  return is_small(grid) && head_size == 64;
+}
+
+/// Whether a warp makes a column's scores for everybody.
+__host__ __device__ constexpr bool shares_scores(HeadGrid grid) {
+  return grid != HeadGrid::any && longest_line(grid) > 8;
 }
 
 /// The span that goes with a form in the named settings.
@@ -26,11 +54,13 @@ __host__ __device__ constexpr Span usual_span(BiasForm form) {
 }
 
 /// Tokens stand in slots: grid rows padded to 8 or 16, so that eight neighbouring slots share a
-/// grid row, then the prefix tokens. A warp owns 16 slots, as queries and as keys.
+/// grid row, or to 12, so that four do; then the prefix tokens, or these one below the other behind
+/// the last column of the first rows. A warp owns 16 slots, as queries and as keys.
 struct HeadLayout {
   HeadGrid grid;
-  int row_width;   // slots of a grid row: 8 or 16
-  int grid_slots;  // of the whole grid
+  int row_width;   // slots of a grid row: 8, 12 or 16
+  int grid_slots;  // of the whole grid, to the next 8
+  int beside;      // prefix tokens that stand beside the grid; the others stand behind it
   int slots, warps;
 
   // Tables of a set lie below each other, x then y, each padded to 16 rows, by at least one.
@@ -59,6 +89,14 @@ struct HeadLayout {
   int lines_step;
   int bytes;
   bool reload;  // no room for q and v at once: v replaces q, and is replaced by it again
+
+  /// The grid row and column of a slot of the grid.
+  __host__ __device__ constexpr int row_of(int slot) const {
+    return row_width == 12 ? slot / 12 : row_width == 16 ? slot / 16 : slot / 8;
+  }
+  __host__ __device__ constexpr int column_of(int slot) const {
+    return row_width == 12 ? slot % 12 : slot & (row_width - 1);
+  }
 };
 
 inline constexpr int kHeadMostSlots = 256;
@@ -69,6 +107,11 @@ inline constexpr std::int64_t kHeadMostImages = std::int64_t{1} << 30;
 /// for each set: position and score.
 inline constexpr int kHeadKept = 2;
 
+/// Entries of a line that are kept.
+__host__ __device__ constexpr int kept_entries(HeadGrid grid, const Geometry& g) {
+  return grid != HeadGrid::any ? longest_line(grid) : g.rows > g.cols ? g.rows : g.cols;
+}
+
 /// The compiled head size that holds `head_size`; 0: none.
 constexpr int head_size_compiled(int head_size) {
   return head_size <= 16 ? 16 : head_size <= 32 ? 32 : head_size <= 64 ? 64 : 0;
@@ -76,25 +119,28 @@ constexpr int head_size_compiled(int head_size) {
 
 /// Warps of a multiprocessor that registers suffice for. Small heads get fewer registers each, as
 /// 24 warps hide each other's waits better than 16; larger ones too in small grids, where the
-/// compiler finds fewer to need, unless distances or backward add to them.
+/// compiler finds fewer to need, unless distances or backward add to them. Where sizes are not
+/// exact a few more are needed, and two blocks of a grid of 12 × 12 have 18 warps.
 constexpr int head_warps(int head_size, BiasForm form, HeadGrid grid, bool backward) {
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
-  int largest = distance ? 0 : 16;
+  int largest = distance || shares_scores(grid) ? 0 : 16;
   if (is_small(grid)) largest = (distance ? 16 : 32) * (backward ? 1 : 2);
-  return head_size <= largest ? 24 : kHeadMostWarps;
+  if (grid == HeadGrid::up_to_12 && head_size <= 32) return 18;
+  return head_size > largest ? kHeadMostWarps : grid == HeadGrid::up_to_8 ? 20 : 24;
 }
 
 /// What a layout follows from.
 struct HeadSizes {
-  int row_width, rows, prefix;
+  int row_width, rows;
+  int behind;        // prefix tokens
   int head_size;     // compiled
   int positions[2];  // reachable table rows by axis; 0: no tables
   int sets;
 };
 
-/// Those of a usual grid.
-__host__ __device__ constexpr HeadSizes usual_sizes(HeadGrid grid, BiasForm form, int head_size) {
-  const int side = grid_side(grid);
+/// Those of an exact grid.
+__host__ __device__ constexpr HeadSizes exact_sizes(HeadGrid grid, BiasForm form, int head_size) {
+  const int side = longest_line(grid);
   const int positions = form == BiasForm::direct ? 2 * side - 1 : side + 1;
   return {side <= 8 ? 8 : 16, side, 0, head_size, {positions, positions}, 1};
 }
@@ -111,15 +157,16 @@ struct HeadPlaces {
 
 /// Known to the compiler where the sizes are.
 __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasForm form,
-                                                     bool backward, bool reload, bool two_squares,
-                                                     bool shared_scores) {
+                                                     HeadGrid grid, bool backward, bool reload) {
+  const bool two_squares = has_two_squares(grid, s.head_size), shared_scores = shares_scores(grid);
   using Rows = Tile<Bf16>;  // any 16-bit type
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
   HeadLayout l{};
+  l.grid = grid;
   l.reload = reload;
   l.row_width = s.row_width;
-  l.grid_slots = s.rows * l.row_width;
-  l.slots = round_up(l.grid_slots + s.prefix, 16);
+  l.grid_slots = round_up(s.rows * l.row_width, 8);
+  l.slots = round_up(l.grid_slots + s.behind, 16);
   l.warps = l.slots / 16;
   if (s.positions[0] > 0) {
     l.second_table = round_up(s.positions[0] + 1, 16);
@@ -178,24 +225,20 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   return l;
 }
 
-/// Weights and gradients have a square each where that costs no block its place, which saves
-/// waiting. Heads of fourteen rows fit into a block's 227 KB without q and v at once.
-__host__ __device__ constexpr HeadLayout usual_layout(HeadGrid grid, BiasForm form, int head_size,
+/// Heads of fourteen rows fit into a block's 227 KB without q and v at once.
+__host__ __device__ constexpr HeadLayout exact_layout(HeadGrid grid, BiasForm form, int head_size,
                                                       bool backward) {
-  auto l = head_layout(usual_sizes(grid, form, head_size), form, backward,
-                       backward && grid == HeadGrid::fourteen, is_small(grid) && head_size == 64,
-                       grid == HeadGrid::fourteen);
-  l.grid = grid;
-  return l;
+  return head_layout(exact_sizes(grid, form, head_size), form, grid, backward,
+                     backward && grid == HeadGrid::fourteen);
 }
 
-/// `axes`: null without tables. `bytes` is 0 where a head does not fit.
-HeadLayout head_layout(const Geometry& g, BiasForm form, const AxisLines* axes, int sets,
-                       bool backward);
+/// `stage`: without tables only `geometry` and `sets` count. `bytes` is 0 where a head does not
+/// fit.
+HeadLayout head_layout(const StageOneParams& stage, bool has_tables, BiasForm form, bool backward);
 
 /// Whether calls of these sizes run a head a block, forward and backward alike.
-bool fits_head(const Geometry& g, DType dtype, float scale, BiasForm form, const AxisLines* axes,
-               int sets);
+bool fits_head(const StageOneParams& stage, bool has_tables, BiasForm form, DType dtype,
+               float scale);
 
 /// Blocks for each of the heads, which share its images among them: as many as the device holds at
 /// once.

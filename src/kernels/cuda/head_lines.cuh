@@ -18,7 +18,7 @@ struct LineWalk {
 
   __device__ LineWalk(const HeadLayout& l, const Geometry& g, Span span, int slot, int axis)
       : between(span == Span::between) {
-    const int y = l.row_width == 16 ? slot / 16 : slot / 8, x = slot & (l.row_width - 1);
+    const int y = l.row_of(slot), x = l.column_of(slot);
     length = axis ? g.rows : g.cols;
     if (l.grid != HeadGrid::eight && (y >= g.rows || x >= g.cols)) return;
     is_patch = true;
@@ -287,7 +287,7 @@ __device__ void walk_line_back(const LineWalk& walk, const HeadLayout& l, const 
                                T* const (&bins)[Sets], T* row, int slot, GateSums& sums) {
   const int origin = axis.origin, centre = walk.between ? origin : -1;
   const float unit = gates.scale / logit_scale;
-  const int column = slot & (l.row_width - 1);
+  const int column = l.column_of(slot);
   T* const on_line = row + (along_y ? column : slot - column);
   const int stride = along_y ? l.row_width : 1;
   TableBins<T> table[Sets];

@@ -45,7 +45,7 @@ struct HeadLogits {
     for (int eight = 0; eight < 2; ++eight)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int x = (eight * 8 & (l.row_width - 1)) + 2 * lane.t + e % 2;
+        const int x = l.column_of(eight * 8) + 2 * lane.t + e % 2;
         float value = 0.0F;
         if constexpr (Form == BiasForm::direct)
           value = factor * lines[(lane.g + e / 2 * 8) * l.line_pitch + x];
@@ -56,7 +56,10 @@ struct HeadLogits {
   __device__ void make(float (&c)[2][4], const HeadPlan& plan, int slot) const {
 #pragma unroll
     for (int piece = 0; piece < 2; ++piece) {
-      if (slot + 8 * piece < plan.layout.grid_slots) {
+      const bool in_grid = slot + 8 * piece < plan.layout.grid_slots;
+      if (in_grid && plan.layout.row_width == 12) {
+        make_in_fours(c[piece], plan, slot + 8 * piece);
+      } else if (in_grid) {
         float y[2] = {0.0F, 0.0F};
         if constexpr (Form == BiasForm::direct) {
           const float* const at = along_y + (slot / 8 + piece >> shift);
@@ -68,18 +71,37 @@ struct HeadLogits {
           c[piece][e] = fmaf(c[piece][e], scale, along_x[piece][e] + y[e / 2]);
       } else {
         const int first = slot + 8 * piece - plan.layout.grid_slots + 2 * Lane().t;
+        const int behind = plan.geometry.prefix - plan.layout.beside;
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          c[piece][e] = first + e % 2 < plan.geometry.prefix
-                            ? fmaf(c[piece][e], scale, -less_row[e / 2])
-                            : -INFINITY;
+          c[piece][e] =
+              first + e % 2 < behind ? fmaf(c[piece][e], scale, -less_row[e / 2]) : -INFINITY;
       }
+    }
+  }
+
+  /// Eight keys in rows of 12, where only four neighbours share a grid row.
+  __device__ void make_in_fours(float (&c)[4], const HeadPlan& plan, int slot) const {
+    const int key = slot + 2 * Lane().t, row = plan.layout.row_of(key);
+    const int column = plan.layout.column_of(key);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float value = -less_row[e / 2];
+      if constexpr (Form == BiasForm::direct) {
+        const float* const y = along_y + e / 2 * second_row;
+        value = fmaf(
+            factor, y[min(row, plan.geometry.rows - 1)] + y[column + e % 2 - plan.layout.row_width],
+            value);
+      }
+      const bool patch = column + e % 2 < plan.geometry.cols && row < plan.geometry.rows;
+      c[e] = patch ? fmaf(c[e], scale, value) : -INFINITY;
     }
   }
 
   /// Adds one set's distances.
   __device__ void add_distances(float (&c)[2][4], const HeadPlan& plan, const HeadNear<T>& near,
-                                const NearRows<T>& rows, const bool (&on_grid)[2], int slot) const {
+                                const NearRows<T>& rows, const bool (&has_bias)[2],
+                                int slot) const {
     float d[2][2][4];
     rows.squared(d[0], near, 0, slot);
     rows.squared(d[1], near, 1, slot);
@@ -89,9 +111,25 @@ struct HeadLogits {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float both = fast_root(d[0][piece][e]) + fast_root(d[1][piece][e]);
-          c[piece][e] = fmaf(on_grid[e / 2] ? factor : 0.0F, both, c[piece][e]);
+          c[piece][e] = fmaf(has_bias[e / 2] ? factor : 0.0F, both, c[piece][e]);
         }
       }
+  }
+
+  /// Logits of prefix tokens beside the grid, which all else takes for padding.
+  template <int Size>
+  __device__ void make_beside(float (&c)[2][4], const HeadPlan& plan, const RowsAsA<T, Size>& q,
+                              std::uint32_t keys, int slot) const {
+    const auto& l = plan.layout;
+    if (slot >= l.beside * l.row_width) return;
+    float scores[2][4];
+    multiply(scores, q, keys + slot * kRowBytes<Size>);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int at = slot + e / 4 * 8 + 2 * Lane().t + e % 2;
+      if (l.column_of(at) == plan.geometry.cols && at < l.beside * l.row_width)
+        c[e / 4][e % 4] = fmaf(scores[e / 4][e % 4], scale, -less_row[e % 4 / 2]);
+    }
   }
 };
 
@@ -144,8 +182,8 @@ __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own
   }
   // The last set's vectors take the place of the scores.
   float* const scores = lines + (kSets - 1) * 16 * l.line_pitch;
-  if constexpr (Grid == HeadGrid::fourteen) {
-    share_line_scores(l, q, places.q, places.k, line_of);
+  if constexpr (shares_scores(Grid)) {
+    share_line_scores(plan, q, places.q, places.k, line_of);
     __syncthreads();
   } else {
     line_scores(l, own_row, q, places.keys, scores);
@@ -161,8 +199,8 @@ __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own
       walk_line<Keep>(walk, p.stage.axes[axis], gates, scores + in_line, own_values,
                       lines + set * 16 * l.line_pitch + in_line, set, kept);
     } else {
-      walk_usual_line<Keep, grid_side(Grid), usual_span(Form)>(walk, p.stage.axes[axis], gates,
-                                                               scores + in_line, own_values, kept);
+      walk_usual_line<Keep, Grid, usual_span(Form)>(walk, p.stage.axes[axis], gates,
+                                                    scores + in_line, own_values, kept);
     }
   }
   __syncwarp();

@@ -73,9 +73,4 @@ __device__ void store_slots(const HeadView<T>& to, const float (&c)[Pieces][4],
   }
 }
 
-/// Where eight neighbouring slots stand: their grid row, or −1.
-__device__ inline int grid_row(const HeadLayout& l, int first) {
-  return first < l.grid_slots ? (l.row_width == 16 ? first / 16 : first / 8) : -1;
-}
-
 }  // namespace sape2::kernels::cuda

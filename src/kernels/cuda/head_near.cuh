@@ -65,7 +65,7 @@ struct HeadNear {
 #pragma unroll 4
       for (int row = lane / 16; row < 16; row += 2) {
         const int slot = own_row + row;
-        const bool patch = slot < l.grid_slots && (slot & (l.row_width - 1)) < g.cols;
+        const bool patch = slot < l.grid_slots && l.column_of(slot) < g.cols;
         const float* const line = own_lines + row * l.line_pitch;
         *reinterpret_cast<std::uint32_t*>(tile.row(slot) + column) =
             pack<T>(patch && left > 0 ? line[place] - shift : 0.0F,

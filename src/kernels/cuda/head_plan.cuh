@@ -5,8 +5,8 @@
 /// What a kernel knows of its call.
 namespace sape2::kernels::cuda {
 
-/// Device functions take these rather than the call's own, since in usual grids the compiler knows
-/// nearly all of them.
+/// Device functions take these rather than the call's own, since of compiled grids the compiler
+/// knows many of them, of exact ones nearly all.
 struct HeadPlan {
   HeadLayout layout;
   Geometry geometry;
@@ -18,53 +18,87 @@ struct HeadPlan {
 template <int Size, BiasForm Form, HeadGrid Grid, bool Backward>
 __device__ HeadPlan head_plan(const HeadForward& p) {
   HeadPlan plan{p.layout, p.attention.geometry, p.has_tables, p.stage.sets, p.stage.span};
-  if constexpr (Grid != HeadGrid::any) {
-    constexpr HeadLayout kLayout = usual_layout(Grid, Form, Size, Backward);
-    plan.layout = kLayout;
-    plan.geometry.rows = plan.geometry.cols = grid_side(Grid);
-    plan.geometry.tokens = grid_side(Grid) * grid_side(Grid);
-    plan.geometry.prefix = 0;
+  if constexpr (Form == BiasForm::none || Form == BiasForm::distance_pair) {
+    plan.layout.beside = 0;  // known of all calls without a compiled grid
+  }
+  if constexpr (Grid == HeadGrid::any) {
+    __builtin_assume(plan.layout.row_width != 12);
+  } else {
     plan.geometry.head_size = Size;
-    plan.geometry.aligned = true;
+    if (Grid != HeadGrid::up_to_12) plan.geometry.aligned = true;
     plan.has_tables = true;
     plan.sets = 1;
     plan.span = usual_span(Form);
+    plan.layout.grid = Grid;
+    plan.layout.row_width = row_width(Grid);
+    plan.layout.near_pitch = (16 + 16) * 2 + 16;
+  }
+  if constexpr (is_exact(Grid)) {
+    constexpr HeadLayout kLayout = exact_layout(Grid, Form, Size, Backward);
+    constexpr int kSide = longest_line(Grid);
+    plan.layout = kLayout;
+    plan.geometry.rows = plan.geometry.cols = kSide;
+    plan.geometry.tokens = kSide * kSide;
+    plan.geometry.prefix = 0;
   }
   return plan;
 }
 
-/// The token of every slot, or −1; usual grids need no such list.
+/// The token of every slot, or −1; exact grids need no such list.
 __device__ inline void note_tokens(const HeadPlan& plan, std::int16_t* tokens) {
   const auto& l = plan.layout;
   const auto& g = plan.geometry;
-  if (l.grid != HeadGrid::any) return;
+  if (is_exact(l.grid)) return;
   for (int slot = threadIdx.x; slot < l.slots; slot += blockDim.x) {
-    const int y = slot / l.row_width, x = slot % l.row_width;
-    const int prefix = slot - l.grid_slots;
-    tokens[slot] = y < g.rows ? (x < g.cols ? g.prefix + y * g.cols + x : -1)
-                              : (prefix < g.prefix ? prefix : -1);
+    const int y = l.row_of(slot), x = l.column_of(slot), behind = slot - l.grid_slots;
+    int token = -1;
+    if (y >= g.rows) {
+      if (behind >= 0 && behind < g.prefix - l.beside) token = behind;
+    } else if (x < g.cols) {
+      token = g.prefix + y * g.cols + x;
+    } else if (x == g.cols && y < l.beside) {
+      token = y;
+    }
+    tokens[slot] = static_cast<std::int16_t>(token);
   }
 }
 __device__ inline int token_of(const HeadPlan& plan, const std::int16_t* tokens, int slot) {
   const auto& l = plan.layout;
-  if (l.grid == HeadGrid::any) return tokens[slot];
-  const int y = slot / l.row_width, x = slot % l.row_width, side = grid_side(l.grid);
+  if (!is_exact(l.grid)) return tokens[slot];
+  const int y = l.row_of(slot), x = l.column_of(slot), side = longest_line(l.grid);
   return x < side && y < side ? y * side + x : -1;
 }
+/// Whether slot `place` of the eight from `first` on is one of the grid's. Padding beside the grid
+/// is so too, and does no harm, unless prefix tokens stand there.
+__device__ inline bool on_grid(const HeadPlan& plan, int first, int place) {
+  const auto& l = plan.layout;
+  const bool beside = l.beside > 0 && l.column_of(first + place) >= plan.geometry.cols;
+  return first < l.grid_slots && !beside;
+}
 
-/// Calls use(integral_constant) with the grid the call's kernel is compiled for.
+/// Calls use(integral_constant) with the grid the call's kernel is compiled for; the general
+/// kernel understands every layout but that of rows of 12 slots.
 template <int Size, BiasForm Form, class Use>
 void dispatch_grid(const HeadForward& p, Use use) {
   const auto& g = p.attention.geometry;
+  const auto grid = p.layout.grid;
   if constexpr (Form == BiasForm::direct || Form == BiasForm::distance) {
-    if (g.aligned && g.head_size == Size && p.stage.span == usual_span(Form)) {
-      if (p.layout.grid == HeadGrid::seven)
-        return use(std::integral_constant<HeadGrid, HeadGrid::seven>());
-      if (p.layout.grid == HeadGrid::eight)
-        return use(std::integral_constant<HeadGrid, HeadGrid::eight>());
-      if constexpr (Size == 64)
-        if (p.layout.grid == HeadGrid::fourteen)
-          return use(std::integral_constant<HeadGrid, HeadGrid::fourteen>());
+    if ((g.aligned || grid == HeadGrid::up_to_12) && g.head_size == Size) {
+      bool used = false;
+      const auto use_if = [&](auto compiled) {
+        if constexpr (is_compiled(decltype(compiled)::value, Size))
+          if (grid == decltype(compiled)::value) {
+            use(compiled);
+            used = true;
+          }
+      };
+      use_if(std::integral_constant<HeadGrid, HeadGrid::up_to_8>());
+      use_if(std::integral_constant<HeadGrid, HeadGrid::up_to_12>());
+      use_if(std::integral_constant<HeadGrid, HeadGrid::up_to_16>());
+      use_if(std::integral_constant<HeadGrid, HeadGrid::seven>());
+      use_if(std::integral_constant<HeadGrid, HeadGrid::eight>());
+      use_if(std::integral_constant<HeadGrid, HeadGrid::fourteen>());
+      if (used) return;
     }
   }
   use(std::integral_constant<HeadGrid, HeadGrid::any>());

@@ -2,71 +2,94 @@
 
 #include "kernels/cuda/head_lines.cuh"
 
-/// The walks of head_lines.cuh where lines are known to have `Length` patches: entry by entry in
-/// the order of the line, all at once, so that nothing but the running sums waits for anything.
+/// The walks of head_lines.cuh where the compiler knows how long lines can be: entry by entry in
+/// the order of the line, all at once, so that nothing but the running sums waits for
+/// anything. Where the grid is not exact, entries behind a line's end are made too, and count for
+/// nothing.
 namespace sape2::kernels::cuda {
 
-/// q·k along lines of a grid of 14 × 14, whose rows have a warp each: a warp makes its own row's
-/// and one column's scores, the latter for everybody, so wait for all warps afterwards. `queries`,
-/// `keys`: where the tiles begin; `line_of(slot)` finds any slot's line.
+/// Entries of this lane's line that are a patch's, as a compiled grid knows them.
+template <HeadGrid Grid>
+__device__ int entries_of(const LineWalk& walk) {
+  return !walk.is_patch ? 0 : is_exact(Grid) ? longest_line(Grid) : walk.length;
+}
+
+/// q·k along lines, each made by one warp for everybody, so wait for all warps afterwards.
+/// `queries`, `keys`: where the tiles begin; `line_of(slot)` finds any slot's line.
 template <class T, int Size, class LineOf>
-__device__ void share_line_scores(const HeadLayout& l, const RowsAsA<T, Size>& own_q,
+__device__ void share_line_scores(const HeadPlan& plan, const RowsAsA<T, Size>& own_q,
                                   std::uint32_t queries, std::uint32_t keys, LineOf line_of) {
   const int lane = threadIdx.x % 32, eight = lane / 8, warp = threadIdx.x / 32;
-  const int side = grid_side(l.grid);
+  const int rows = plan.geometry.rows, cols = plan.geometry.cols, width = plan.layout.row_width;
   const Lane at;
+  const bool own_rows = width == 16;  // a warp's slots are a grid row
   float c[2][4];
-  multiply(c, own_q, keys + warp * 16 * kRowBytes<Size> + LanePlaces<Size>().b_rows);
-  put_row_scores(c, line_of(warp * 16 + at.g), line_of(warp * 16 + at.g + 8));
-
-  const auto in_column = [&](int row, int piece) {
-    return LanePlaces<Size>::place(min(row, side - 1) * 16 + warp, piece);
-  };
-  const RowsAsA<T, Size> column_q(queries + in_column(lane % 16, lane / 16));
-  multiply(c, column_q, keys + in_column(lane % 8 + eight / 2 * 8, eight % 2));
+  if (own_rows) {
+    multiply(c, own_q, keys + warp * 16 * kRowBytes<Size> + LanePlaces<Size>().b_rows);
+    put_row_scores(c, line_of(warp * 16 + at.g), line_of(warp * 16 + at.g + 8));
+  }
+#pragma unroll 1
+  for (int line = warp; line < (own_rows ? cols : cols + rows); line += plan.layout.warps) {
+    const bool along_y = line < cols;
+    const int first = along_y ? line : (line - cols) * width, step = along_y ? width : 1;
+    const int length = along_y ? rows : cols, entry = along_y ? width : 0;
+    const auto place = [&](int index, int piece) {
+      return LanePlaces<Size>::place(first + min(index, length - 1) * step, piece);
+    };
+    const RowsAsA<T, Size> line_q(queries + place(lane % 16, lane / 16));
+    multiply(c, line_q, keys + place(lane % 8 + eight / 2 * 8, eight % 2));
 #pragma unroll
-  for (int e = 0; e < 8; ++e) {
-    const int y = at.g + e % 4 / 2 * 8, other = e / 4 * 8 + 2 * at.t + e % 2;
-    if (y < side && other < side) line_of(y * 16 + warp)[l.row_width + other] = c[e / 4][e % 4];
+    for (int e = 0; e < 8; ++e) {
+      const int own = at.g + e % 4 / 2 * 8, other = e / 4 * 8 + 2 * at.t + e % 2;
+      if (own < length && other < length)
+        line_of(first + own * step)[entry + other] = c[e / 4][e % 4];
+    }
   }
 }
 
-/// Vectors of this lane's patch and axis, in the scores' place.
-template <bool Keep, int Length, Span Along>
+/// Vectors of this lane's patch and axis, in the scores' place; 0 for a prefix token.
+template <bool Keep, HeadGrid Grid, Span Along>
 __device__ void walk_usual_line(const LineWalk& walk, const AxisLines& axis, const Gates& gates,
                                 float* line, const float* values, const KeptLine<1>& kept) {
-  const int origin = axis.origin;
+  constexpr int kLength = longest_line(Grid);
+  const int entries = entries_of<Grid>(walk), origin = axis.origin;
   const float low = -origin, high = axis.positions - 1 - origin;
-  float score[Length], position[Length];
+  float score[kLength], position[kLength];
 #pragma unroll
-  for (int m = 0; m < Length; ++m) {
-    score[m] = walk.is_patch ? line[m] : 0.0F;
+  for (int m = 0; m < kLength; ++m) {
+    score[m] = m < entries ? line[m] : 0.0F;
     position[m] = gates(score[m]);
+    if (!is_exact(Grid) && Along == Span::suffix && m >= entries) position[m] = 0.0F;
   }
   if constexpr (Along == Span::suffix) {
 #pragma unroll
-    for (int m = Length - 2; m >= 0; --m) position[m] += position[m + 1];
+    for (int m = kLength - 2; m >= 0; --m) position[m] += position[m + 1];
   } else {
     float right = 0.0F, left = 0.0F;
-    float gate[Length];
+    float gate[kLength];
 #pragma unroll
-    for (int m = 0; m < Length; ++m) {
+    for (int m = 0; m < kLength; ++m) {
       gate[m] = position[m];
       right = m > walk.own ? right + gate[m] : 0.0F;
       position[m] = right;
     }
 #pragma unroll
-    for (int m = Length - 1; m >= 0; --m) {
+    for (int m = kLength - 1; m >= 0; --m) {
       left = m < walk.own ? left - gate[m] : 0.0F;
       position[m] += left;
     }
   }
 #pragma unroll
-  for (int m = 0; m < Length; ++m) {
+  for (int m = 0; m < kLength; ++m) {
     const float at = clamped(position[m], low, high);
     const TablePlace place(at, origin);
     const float below = values[place.row], slope = values[place.row + 1] - below;
-    line[m] = place.weight == 0.0F ? below : fmaf(place.weight, slope, below);
+    const float value = place.weight == 0.0F ? below : fmaf(place.weight, slope, below);
+    if (is_exact(Grid)) {
+      line[m] = value;
+    } else if (m < walk.length) {
+      line[m] = walk.is_patch ? value : 0.0F;
+    }
     if constexpr (Keep) {
       kept.at(m, 0) = at;
       kept.at(m, 1) = score[m];
@@ -94,31 +117,33 @@ struct UsualKept {
 /// to the patch's row of the square in units of the logits' scale. Positions never fall along the
 /// line (Span::between) or against it (Span::suffix), so the table values' gradients are two
 /// running sums, written at every entry; what is written last stays.
-template <class T, int Length, Span Along>
+template <class T, HeadGrid Grid, Span Along>
 __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
                                      const AxisLines& axis, bool along_y, const Gates& gates,
                                      float logit_scale, const float* gradients,
-                                     const UsualKept<Length>& kept, T* bins, T* row, int slot,
-                                     GateSums& sums) {
+                                     const UsualKept<longest_line(Grid)>& kept, T* bins, T* row,
+                                     int slot, GateSums& sums) {
+  constexpr int kLength = longest_line(Grid);
+  const int entries = entries_of<Grid>(walk);
   constexpr bool kSuffix = Along == Span::suffix;
   const float unit = gates.scale / logit_scale;
-  const int column = slot & (l.row_width - 1);
+  const int column = l.column_of(slot);
   T* const on_line = row + (along_y ? column : slot - column);
   const int stride = along_y ? l.row_width : 1;
-  float d[Length], dt[Length];
+  float d[kLength], dt[kLength];
 #pragma unroll
-  for (int m = 0; m < Length; ++m) d[m] = walk.is_patch ? gradients[m] : 0.0F;
+  for (int m = 0; m < kLength; ++m) d[m] = m < entries ? gradients[m] : 0.0F;
 
   float sum = 0.0F;
 #pragma unroll
-  for (int m = 0; m < Length; ++m) {
+  for (int m = 0; m < kLength; ++m) {
     if (kSuffix || m < walk.own) sum = fmaf(d[m], kept.slope[m], sum);
     dt[m] = kSuffix ? sum : m < walk.own ? -sum : 0.0F;
   }
   if constexpr (!kSuffix) {
     sum = 0.0F;
 #pragma unroll
-    for (int m = Length - 1; m >= 0; --m) {
+    for (int m = kLength - 1; m >= 0; --m) {
       sum = fmaf(d[m], kept.slope[m], sum);
       if (m > walk.own) dt[m] = sum;
     }
@@ -126,9 +151,10 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
   // Both axes of a patch meet at the patch itself; there Span::between has no gradient.
   float own_gradient = 0.0F;
 #pragma unroll
-  for (int m = 0; m < Length; ++m) {
+  for (int m = 0; m < kLength; ++m) {
     const float gate = gates(kept.score[m]);
     dt[m] *= gate * (1.0F - gate);
+    if (!is_exact(Grid) && m >= entries) continue;
     sums.scale += dt[m] * kept.score[m];
     sums.offset += dt[m];
     T& place = on_line[m * stride];
@@ -140,8 +166,8 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
   int at = -16;  // the sums belong to rows `at` and `at + 1`
   float lower = 0.0F, upper = 0.0F;
 #pragma unroll
-  for (int i = 0; i < Length; ++i) {
-    const int m = kSuffix ? Length - 1 - i : i;
+  for (int i = 0; i < kLength; ++i) {
+    const int m = kSuffix ? kLength - 1 - i : i;
     const TablePlace place(kept.position[m], axis.origin);
     const bool stays = place.row == at;
     const float from_upper = place.row == at + 1 ? upper : 0.0F;

@@ -279,7 +279,7 @@ TEST_P(CudaAttention, SmallGridsAtTheirEdges) {
       }
 }
 
-/// Square grids for which 16-bit kernels know their sizes, with tables short and long, several
+/// Square grids for which 16-bit kernels know nearly all sizes, with tables short and long, several
 /// images a block, and views of a packed tensor.
 TEST_P(CudaAttention, UsualSquareGrids) {
   Random random(11);
@@ -298,6 +298,33 @@ TEST_P(CudaAttention, UsualSquareGrids) {
         p.positions = default_positions(p);
         if (round % 5 == 0) p.positions = relative ? side - side % 2 - 1 : side / 2;
         expect_right(filled(p, random), GetParam(), round % 3 == 1);
+      }
+}
+
+/// Grids for which 16-bit kernels know how long lines can be: all widths next to 8 and 16, prefix
+/// tokens behind the grid (no padding beside it, or more of them than rows) and beside it, whole
+/// and short tables, heads narrower than compiled.
+TEST_P(CudaAttention, CompiledGridsWithPrefixTokens) {
+  Random random(17);
+  int round = 0;
+  for (const auto [rows, cols, prefix] :
+       {std::array{5, 5, 0}, {6, 6, 1},   {7, 7, 5},   {8, 8, 1},   {8, 8, 5},   {4, 8, 3},
+        {8, 6, 8},           {1, 5, 1},   {3, 7, 4},   {9, 9, 0},   {10, 10, 5}, {11, 11, 1},
+        {12, 12, 1},         {13, 13, 0}, {14, 14, 1}, {14, 14, 5}, {15, 10, 2}, {16, 9, 3},
+        {3, 11, 4},          {5, 16, 1},  {15, 15, 1}, {16, 16, 0}, {16, 13, 16}})
+    for (const std::int64_t head_size : {16, 32, 64})
+      for (const bool relative : {false, true}) {
+        Problem p;
+        p.shape = {++round % 5 == 0 ? 2 : 1, 2, rows, cols, prefix, head_size};
+        if (round % 7 == 0) p.shape.head_size -= 8;
+        p.span = relative ? Span::between : Span::suffix;
+        p.form = relative ? Form::direct : Form::distance;
+        p.source = round % 5 == 1 ? Source::q : Source::k;
+        p.inside = round % 5 > 2;
+        p.tables_per_head = round % 7 == 1;
+        p.positions = default_positions(p);
+        if (round % 7 > 4) p.positions = relative ? 5 : 4;
+        expect_right(filled(p, random), GetParam(), round % 5 == 2);
       }
 }
 
@@ -389,11 +416,13 @@ TEST_P(CudaAttention, NoImagesAndManyHeads) {
 
 TEST_P(CudaAttention, NotANumberStaysInItsImage) {
   Random random(6);
-  for (const auto [rows, cols, head_size] : {std::array{7, 5, 32}, {9, 20, 64}, {3, 64, 64}})
+  for (const auto [rows, cols, head_size] :
+       {std::array{7, 5, 32}, {10, 10, 64}, {9, 20, 64}, {3, 64, 64}})
     for (const auto span : {Span::suffix, Span::between}) {
       Problem p;
       p.shape = {2, 1, rows, cols, 1, head_size};
       p.span = span;
+      p.form = rows == 10 && span == Span::between ? Form::direct : Form::distance;
       p.positions = default_positions(p);
       p = filled(p, random);
       p.q[3 * head_size] = NAN;
