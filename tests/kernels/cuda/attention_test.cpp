@@ -342,6 +342,7 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
                                           {48, 6, 1},
                                           {3, 63, 2},
                                           {64, 5, 0},
+                                          {5, 50, 1},
                                           {18, 20, 1}})
     for (const auto form : {Form::direct, Form::distance})
       for (const auto span : {Span::suffix, Span::between}) {
