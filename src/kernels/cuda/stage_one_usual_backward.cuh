@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     commit_copies();
   };
   load(block.first_line);
-  load_usual_table<T, Lines>(table, p, block, 0);
+  UsualTable<T, Lines>(p, block, 0).keep(table);
   // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
   const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {

@@ -364,7 +364,8 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
 
 TEST_P(CudaAttention, EqualPatchesHaveNoNoise) {
   Random random(3);
-  for (const auto [rows, cols, head_size] : {std::array{6, 7, 32}, {18, 19, 64}}) {
+  for (const auto [rows, cols, head_size] :
+       {std::array{6, 7, 32}, {18, 19, 64}, {5, 40, 64}, {4, 64, 64}}) {
     Problem p;
     p.shape = {1, 2, rows, cols, 1, head_size};
     p.positions = default_positions(p);
