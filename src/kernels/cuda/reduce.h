@@ -22,6 +22,7 @@ struct SumJob {
   float* out = nullptr;
   std::int64_t out_elements = 1, first = 0, elements = 1;
   bool per_head = true;
+  bool in_quads = false;  // add_partial_sums finds out
 };
 
 inline constexpr int kMaxSumJobs = 8;
@@ -38,6 +39,6 @@ struct SumJobs {
 };
 
 /// Overlaps the kernel launched before, whose partial sums these are or who waited for theirs.
-void add_partial_sums(const SumJobs& jobs, cudaStream_t stream);
+void add_partial_sums(SumJobs jobs, cudaStream_t stream);
 
 }  // namespace sape2::kernels::cuda

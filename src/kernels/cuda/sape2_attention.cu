@@ -13,8 +13,19 @@ namespace {
 template <class T>
 void prepare_sape2(const StageOneParams& stage, Form form, const VectorScratch& v,
                    cudaStream_t stream) {
+  const bool distance = form == Form::distance;
+  if constexpr (!kIsWide<T>) {
+    UsualOutputs to{};
+    for (int axis = 0; axis < 2; ++axis) {
+      to.vectors[axis] = v.vectors[axis];
+      to.widths[axis] = v.widths[axis];
+      to.squared_lengths[axis] = v.norms[axis];
+      if (distance) to.shifts[axis] = static_cast<float*>(v.gradients[axis]);
+    }
+    if (usual_stage_one_forward<T>(stage, to, stream)) return;
+  }
   stage_one_forward<T>({.stage = stage, .vectors = own_places(form, v)}, stream);
-  if (form == Form::distance) make_near<T>(stage.geometry, v, stream);
+  if (distance) make_near<T>(stage.geometry, v, stream);
 }
 
 /// Stage 1 of a call in tiles, its sums added up in clusters where kernels know how.

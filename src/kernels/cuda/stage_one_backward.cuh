@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/cluster.cuh"
+#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/stage_one_back.cuh"
 #include "kernels/cuda/stage_one_table.cuh"
 #include "kernels/cuda/stage_one_usual.h"
@@ -260,9 +260,15 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
     }
   }
 
-  store_cluster_sums(dscale, params.all.dgate_scale[params.axis], doffset,
-                     params.all.dgate_offset[params.axis],
-                     reinterpret_cast<float*>(aligned_shared(unaligned)), Cluster());
+  float* const gate_sums[2] = {params.all.dgate_scale[params.axis],
+                               params.all.dgate_offset[params.axis]};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (gate_sums[i] == nullptr) continue;
+    const float sum =
+        block_sum(i == 0 ? dscale : doffset, reinterpret_cast<float*>(aligned_shared(unaligned)));
+    if (threadIdx.x == 0) gate_sums[i][blockIdx.x] = sum;
+  }
 }
 
 template <class T>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "kernels/cuda/stage_one_table.cuh"
-#include "kernels/cuda/stage_one_usual.h"
 
 /// Stage 1 forward: a block takes some groups of lines of one axis of one head.
 namespace sape2::kernels::cuda {
@@ -134,8 +133,6 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
 
 template <class T>
 void stage_one_forward(const StageOneForward& p, cudaStream_t stream) {
-  if constexpr (!kIsWide<T>)
-    if (usual_stage_one_forward<T>(p, stream)) return;
   const auto& axes = p.stage.axes;
   const std::int64_t blocks = p.stage.geometry.batch_heads * (axes[0].chunks + axes[1].chunks);
   dispatch_stage_one_head(p.stage.geometry.head_size, [&](auto size) {

@@ -98,27 +98,40 @@ __device__ void load_lines(unsigned char* tile, const UsualTensor<const T>& from
   }
 }
 
-/// The reachable rows of a head's table, rounded, between zeros.
+/// The reachable rows of a head's table between zeros: read first, kept in shared memory, rounded,
+/// when there is time to wait for them.
 template <class T, class Lines>
-__device__ void load_usual_table(unsigned char* tile, const StageOneParams& p,
-                                 const UsualBlock& block, int axis_index) {
-  constexpr int kQuads = kUsualHead / 4;
-  const AxisLines& axis = block.axis;
-  const auto* const from = reinterpret_cast<const float4*>(
-      p.tables[0][axis_index] + block.head * p.table_head_stride +
-      std::int64_t(axis.table_first - Lines::table_begin(axis.length)) * kUsualHead);
-  constexpr int kPieces = Lines::kTableRows * kQuads, kStep = Lines::kThreads;
-#pragma unroll 8
-  for (int sweep = 0; sweep < (kPieces + kStep - 1) / kStep; ++sweep) {
-    const int i = sweep * kStep + threadIdx.x, row = i / kQuads;
-    if (kPieces % kStep != 0 && i >= kPieces) break;
-    const bool used = unsigned(row - Lines::table_begin(axis.length)) < unsigned(axis.positions);
-    const float4 quad = used ? from[i] : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-    *reinterpret_cast<uint2*>(tile + LanePlaces<kUsualHead>::place(row, i % kQuads / 2) +
-                              i % 2 * 8) =
-        make_uint2(pack<T>(quad.x, quad.y), pack<T>(quad.z, quad.w));
+struct UsualTable {
+  static constexpr int kQuads = kUsualHead / 4;
+  static constexpr int kPieces = Lines::kTableRows * kQuads, kStep = Lines::kThreads;
+  static constexpr int kSweeps = (kPieces + kStep - 1) / kStep;
+  float4 quads[kSweeps];
+
+  __device__ UsualTable(const StageOneParams& p, const UsualBlock& block, int axis_index) {
+    const AxisLines& axis = block.axis;
+    const int begin = Lines::table_begin(axis.length);
+    const auto* const from =
+        reinterpret_cast<const float4*>(p.tables[0][axis_index] + block.head * p.table_head_stride +
+                                        std::int64_t(axis.table_first - begin) * kUsualHead);
+#pragma unroll
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      const int i = sweep * kStep + threadIdx.x;
+      const bool used = unsigned(i / kQuads - begin) < unsigned(axis.positions);
+      quads[sweep] = used ? from[i] : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+    }
   }
-}
+  __device__ void keep(unsigned char* tile) const {
+#pragma unroll
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      const int i = sweep * kStep + threadIdx.x, row = i / kQuads;
+      if (kPieces % kStep != 0 && i >= kPieces) break;
+      const float4& quad = quads[sweep];
+      *reinterpret_cast<uint2*>(tile + LanePlaces<kUsualHead>::place(row, i % kQuads / 2) +
+                                i % 2 * 8) =
+          make_uint2(pack<T>(quad.x, quad.y), pack<T>(quad.z, quad.w));
+    }
+  }
+};
 
 /// q·k of a warp's patches with those of their line. `queries`: LanePlaces::a of the warp's rows;
 /// `keys`: LanePlaces::b_rows of the line's.

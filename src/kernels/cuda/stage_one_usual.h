@@ -23,9 +23,19 @@ inline bool usual_sizes(const StageOneParams& p) {
   return exact && p.sets == 1 && usual_sizes(p.geometry);
 }
 
+/// Where vectors go, by axis, in the inputs' type: (batch_heads, padded_tokens, width). Where
+/// shifts are given, (batch_heads, width) numbers of scratch, made ready for distances as
+/// near_vectors does, with their squared lengths (batch_heads, padded_tokens).
+struct UsualOutputs {
+  void* vectors[2];
+  int widths[2];
+  float* squared_lengths[2];
+  float* shifts[2];
+};
+
 /// False, and nothing done, where a call is not usual.
 template <class T>
-bool usual_stage_one_forward(const StageOneForward& p, cudaStream_t stream);
+bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cudaStream_t stream);
 template <class T>
 bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream);
 

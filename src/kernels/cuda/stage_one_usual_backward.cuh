@@ -11,7 +11,8 @@ namespace sape2::kernels::cuda {
 template <class Lines>
 inline constexpr int kUsualBackwardBytes = 2 * Lines::kTileBytes + Lines::kTableBytes +
                                            Lines::kWarps*(UsualWork<Lines>::kBytes +
-                                                          UsualWork<Lines>::kBinBytes);
+                                                          UsualWork<Lines>::kBinBytes) +
+                                           sizeof(CopyBarrier);
 
 struct UsualBackward {
   StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
@@ -47,9 +48,11 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   const StageOneParams& p = params.all.stage;
   const auto& g = p.geometry;
   const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
-  using TableSums = UsualTableSums<Lines>;
-  static_assert(TableSums::kBytes + ClusterSums::kPlaces * 4 <=
-                Lines::kWarps * (Work::kBytes + Work::kBinBytes));
+  using Sums = UsualSums<Lines>;
+  static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
+  Sums sums(all_work,
+            reinterpret_cast<CopyBarrier*>(all_bins.data + Lines::kWarps * Work::kBinBytes));
+  sums.prepare();
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
@@ -90,37 +93,19 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
   };
   // Short lines' tables are 16 rows a warp, summed up in registers.
-  constexpr bool kKeepsTable = TableSums::kRounds == 1;
-  using TableParts = typename TableSums::Part[TableSums::kRounds];
+  constexpr bool kKeepsTable = Sums::kRounds == 1;
+  using TableParts = typename Sums::Part[Sums::kRounds];
+  [[maybe_unused]] TableParts dtable = {};
   float dscale = 0.0F, doffset = 0.0F;
-  const bool wants_tables = params.all.dtables[0] != nullptr;
-  const bool wants_gates =
-      params.all.dgate_scale[0] != nullptr || params.all.dgate_offset[0] != nullptr;
+  float* dtables = params.all.dtables[0];
+  if (dtables != nullptr) dtables += std::int64_t(sums.entry()) * axis.positions * kUsualHead;
   // Tables' sums, and at the end those of the gates; takes the place of everything the products
   // with the tables have read.
-  const auto store_sums = [&](const TableParts& parts, bool add, bool gates_too) {
-    gates_too = gates_too && wants_gates;
-    if (!wants_tables && !gates_too) return;
-    const Cluster cluster;
-    unsigned char* const room = kKeepsTable ? usual_shared : all_work;
-    const TableSums tables(room);
-    const ClusterSums gate_sums{reinterpret_cast<float*>(room + TableSums::kBytes)};
-    __syncthreads();
-    if (wants_tables) {
-#pragma unroll
-      for (int round = 0; round < TableSums::kRounds; ++round)
-        tables.put(parts[round], round * Lines::kRows + warp.first_row);
-    }
-    if (gates_too) gate_sums.put(dscale, doffset);
-    cluster.synchronize();
-    if (wants_tables)
-      tables.store(params.all.dtables[0] +
-                       std::int64_t(blockIdx.x / cluster.size) * axis.positions * kUsualHead,
-                   Lines::table_begin(axis.length), axis.positions, add, cluster);
-    if (gates_too) gate_sums.store(params.all.dgate_scale[0], params.all.dgate_offset[0], cluster);
-    cluster.synchronize();  // nobody leaves, or goes on, while others read
+  const auto store_sums = [&](const TableParts& parts, bool add, bool last) {
+    sums.store(parts, dtables, Lines::table_begin(axis.length), axis.positions, add, dscale,
+               last ? params.all.dgate_scale[0] : nullptr, doffset,
+               last ? params.all.dgate_offset[0] : nullptr);
   };
-  [[maybe_unused]] TableParts dtable = {};
   // A launch begins before the one in front of it is done, and waits where it reads what that one
   // makes: the vectors' gradients, or just dq and dk.
   const bool gradients_are_old = params.second || params.all.gradients_are_old;
@@ -130,7 +115,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     commit_copies();
   };
   load(block.first_line);
-  load_usual_table<T, Lines>(table, p, block, 0);
+  UsualTable<T, Lines>(p, block, 0).keep(table);
   // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
   const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {
@@ -233,12 +218,12 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
     if constexpr (kKeepsTable) {
-      if (wants_tables) add_tables(dtable[0], warp.first_row);
+      if (dtables != nullptr) add_tables(dtable[0], warp.first_row);
     } else {
       TableParts parts = {};
-      if (wants_tables) {
+      if (dtables != nullptr) {
 #pragma unroll
-        for (int round = 0; round < TableSums::kRounds; ++round)
+        for (int round = 0; round < Sums::kRounds; ++round)
           add_tables(parts[round], round * Lines::kRows + warp.first_row);
       }
       store_sums(parts, line > block.first_line, line + Lines::kLines >= last_line);

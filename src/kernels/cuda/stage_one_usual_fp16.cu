@@ -3,7 +3,8 @@
 
 namespace sape2::kernels::cuda {
 
-template bool usual_stage_one_forward<Fp16>(const StageOneForward&, cudaStream_t);
+template bool usual_stage_one_forward<Fp16>(const StageOneParams&, const UsualOutputs&,
+                                            cudaStream_t);
 template bool usual_stage_one_backward<Fp16>(const StageOneBackward&, cudaStream_t);
 
 }  // namespace sape2::kernels::cuda

@@ -44,7 +44,9 @@ template <BiasForm Form, class Use>
 void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use) {
   if constexpr (Form == BiasForm::direct) {
     if (columns.part_width == 64) return use(std::integral_constant<int, 8>());
+    if (columns.part_width == 56) return use(std::integral_constant<int, 7>());
     if (columns.part_width == 48) return use(std::integral_constant<int, 6>());
+    if (columns.part_width == 40) return use(std::integral_constant<int, 5>());
     if (columns.part_width == 32) return use(std::integral_constant<int, 4>());
     if (columns.part_width == 24) return use(std::integral_constant<int, 3>());
   } else if constexpr (kIsDistance<Form>) {

@@ -23,15 +23,16 @@ __global__ void __launch_bounds__(kThreads)
   const int first_row = block.row_tile * kRowTile;
   wait_for_previous();
   let_next_begin();
+  const int token = first_row + threadIdx.x;
+  const bool exists = threadIdx.x < kRowTile && token < g.tokens;
+  SoftmaxRow row{};
+  if (exists) row = params.forward.softmax[block.batch_head * g.tokens + token];
   rows_delta<T, 64>(params, block.image, block.head, first_row, delta);
   __syncthreads();
   if (threadIdx.x >= kRowTile) return;
-  const int token = first_row + threadIdx.x;
-  float2 note = make_float2(INFINITY, 0.0F);
-  if (token < g.tokens) {
-    const SoftmaxRow row = params.forward.softmax[block.batch_head * g.tokens + token];
-    note = make_float2(row.maximum * kLog2E + log_of_2(row.sum), delta[threadIdx.x]);
-  }
+  const float2 note =
+      exists ? make_float2(row.maximum * kLog2E + log_of_2(row.sum), delta[threadIdx.x])
+             : make_float2(INFINITY, 0.0F);
   float* const to = params.delta + 2 * (block.batch_head * g.padded_tokens + first_row);
   to[threadIdx.x] = note.x;
   to[kRowTile + threadIdx.x] = note.y;

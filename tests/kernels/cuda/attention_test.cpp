@@ -343,6 +343,7 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
                                           {48, 6, 1},
                                           {3, 63, 2},
                                           {64, 5, 0},
+                                          {5, 50, 1},
                                           {18, 20, 1}})
     for (const auto form : {Form::direct, Form::distance})
       for (const auto span : {Span::suffix, Span::between}) {
@@ -364,7 +365,8 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
 
 TEST_P(CudaAttention, EqualPatchesHaveNoNoise) {
   Random random(3);
-  for (const auto [rows, cols, head_size] : {std::array{6, 7, 32}, {18, 19, 64}}) {
+  for (const auto [rows, cols, head_size] :
+       {std::array{6, 7, 32}, {18, 19, 64}, {5, 40, 64}, {4, 64, 64}}) {
     Problem p;
     p.shape = {1, 2, rows, cols, 1, head_size};
     p.positions = default_positions(p);

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "kernels/cuda/stage_one_usual_positions.cuh"
+
+/// Axis vectors where sizes are known to the compiler.
+namespace sape2::kernels::cuda {
+
+/// What a block makes vectors from: some lines of q and k at a time and a table in shared memory.
+template <class T, class Lines>
+struct UsualVectors {
+  using Line = float[Lines::kPieces][4];
+  static constexpr int kValueBytes = Lines::kRows * Lines::kValuePitch * 4;
+  static constexpr int kBytes = kValueBytes + 2 * Lines::kTileBytes + Lines::kTableBytes;
+  static constexpr int kRow = kRowBytes<kUsualHead>;
+
+  const StageOneParams& p;
+  const UsualBlock& block;
+  unsigned char* shared;
+  UsualWarp<Lines> warp;
+  UsualGates<Lines::kLong> gates;
+
+  __device__ UsualVectors(const StageOneParams& params, const UsualBlock& own_block,
+                          unsigned char* own_shared)
+      : p(params), block(own_block), shared(own_shared), gates(params, own_block.head) {}
+
+  // Table values come first: what is no number reads beyond them.
+  __device__ float* values() const { return reinterpret_cast<float*>(shared); }
+  __device__ unsigned char* q() const { return shared + kValueBytes; }
+  __device__ unsigned char* k() const { return q() + Lines::kTileBytes; }
+  __device__ unsigned char* table() const { return k() + Lines::kTileBytes; }
+
+  /// The vectors of a warp's patches in the lines from `line` on; zeros behind their ends, and for
+  /// patches that do not exist. The block's first lines bring the table along.
+  __device__ void make(Line& vector, int axis_index, int line) const {
+    const AxisLines& axis = block.axis;
+    const LanePlaces<kUsualHead> places;
+    const Lane lane;
+    if (line > block.first_line) __syncthreads();
+    load_lines<Lines>(q(), UsualTensor<const T>(p.q, p, block), axis, line);
+    load_lines<Lines>(k(), UsualTensor<const T>(p.k, p, block), axis, line);
+    commit_copies();
+    if (line == block.first_line) UsualTable<T, Lines>(p, block, axis_index).keep(table());
+    wait_for_copies<0>();
+    __syncthreads();
+
+    const std::uint32_t rows = warp.first_row * kRow;
+    {
+      Line score, gate;
+      usual_scores<T>(score, shared_address(q()) + rows + places.a,
+                      shared_address(k()) + rows - warp.own * kRow + places.b_rows);
+      usual_positions<Lines>(vector, gate, score, gates, axis.length, warp.own);
+    }
+    float* const own_values = values() + warp.first_row * Lines::kValuePitch;
+    usual_values<T, Lines>(
+        own_values, shared_address(p.first_from_q ? q() : k()) + rows + places.a,
+        shared_address(table()) + Lines::window(warp.own) * kRow + places.b_rows);
+    __syncwarp();
+    const float shift = kFloorShift + Lines::origin(warp.own);
+    const float* const lane_values = own_values + lane.g * Lines::kValuePitch;
+#pragma unroll
+    for (int piece = 0; piece < Lines::kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const UsualPlace at(vector[piece][e], shift, lane_values + e / 2 * 8 * Lines::kValuePitch);
+        vector[piece][e] = fmaf(at.weight, at.slope, at.below);
+      }
+    if (axis.length < Lines::kLong) {
+#pragma unroll
+      for (int piece = 0; piece < Lines::kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (piece * 8 + 2 * lane.t + e % 2 >= axis.length) vector[piece][e] = 0.0F;
+    }
+  }
+};
+
+}  // namespace sape2::kernels::cuda
