@@ -51,7 +51,8 @@ struct BackwardParams {
   ConstView out, dout;
   View dq, dk, dv;
   // (batch_heads, tokens): dout · out; for the streaming kernels (batch_heads, padded_tokens),
-  // pairs of log2(Σ e^logit) and that, ∞ and 0 in the padding.
+  // log2(Σ e^logit) and that, ∞ and 0 in the padding: pairs, or 64 of one and 64 of the other at
+  // distance.
   float* delta;
   // As the vectors; the direct form has the inputs' type here too, the distance form float32.
   void* dx;

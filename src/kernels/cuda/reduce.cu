@@ -54,6 +54,7 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
   // 32 bits count outputs and partial sums (see add_partial_sums).
   const unsigned size = static_cast<unsigned>(job.out_elements);
   const unsigned outputs = size * (job.per_head ? all.heads : 1);
+  // Without a wait: of the longest job, blocks do wait, and the next launch for them.
   if (blockIdx.x * kLanes * kWide >= outputs) return;
   const unsigned i = (blockIdx.x * kLanes + lane) * kWide, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;

@@ -126,7 +126,7 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   if (dgain != nullptr) p.dgain = backward.dgain;
   auto back = stage_one_backward_params(stage, gradient_places(form, vectors), d.dq, d.dk,
                                         encoding_gradients, partial);
-  back.gradients_are_old = form == Form::direct;  // the queries' pass, the one before, made them
+  back.gradients_are_old = form == Form::direct;  // the keys' pass has come since
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);

@@ -36,7 +36,7 @@ struct UsualSums {
     publish_to_copy_engine();
   }
 
-  /// The block's first entry among the pairs', or blocks', partial sums.
+  /// The block's entry among the pairs', or blocks', partial sums.
   __device__ unsigned entry() const { return blockIdx.x / cluster.size; }
 
   /// All threads call it. `table`: `positions` rows, of which row `begin` of the parts is the

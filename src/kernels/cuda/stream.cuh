@@ -38,6 +38,11 @@ bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int box_entries
                                 make_note_map(v.norm_y, g, 1, kRowTile, &s->norm_y));
 }
 
+/// Whether vectors of the distance form come in short rows (StreamPairsLayout).
+inline bool are_short(const VectorBuffers& v) {
+  return v.width_x <= 32 && v.width_y <= 32;
+}
+
 /// Calls use(integral_constant) with the eights of a grid row in the direct form, of a vector in
 /// the distance form; 0 where they are no usual number or do not matter.
 template <BiasForm Form, class Use>
@@ -50,7 +55,7 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
     if (columns.part_width == 32) return use(std::integral_constant<int, 4>());
     if (columns.part_width == 24) return use(std::integral_constant<int, 3>());
   } else if constexpr (kIsDistance<Form>) {
-    if (v.width_x <= 32 && v.width_y <= 32) return use(std::integral_constant<int, 4>());
+    if (are_short(v)) return use(std::integral_constant<int, 4>());
   }
   use(std::integral_constant<int, 0>());
 }
@@ -99,9 +104,8 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  // Short vectors come in short rows (StreamPairsLayout).
-  const bool is_short = kIsDistance<Form> && v.width_x <= 32 && v.width_y <= 32;
-  if (!make_vector_maps<T, Form>(v, g, is_short ? 32 : 64, &s)) return false;
+  if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
+    return false;
   if (Form == BiasForm::direct &&
       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
     return false;

@@ -26,7 +26,7 @@ struct StreamBackward {
   CUtensorMap q, dout, k_rows, v_rows;  // 64 tokens
   CUtensorMap k, v;                     // a tile of the grid
   CUtensorMap k_prefix, v_prefix;       // a tile of prefix tokens
-  CUtensorMap notes;                    // 64 tokens' pairs of log2(Σ e^logit) and dout · out
+  CUtensorMap notes;                    // 64 tokens' log2(Σ e^logit) and dout · out
   CUtensorMap x, y;                     // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;           // at distance, those vectors' squared lengths
   CUtensorMap y_eight;                  // eight entries of their y

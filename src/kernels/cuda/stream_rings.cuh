@@ -9,8 +9,6 @@ namespace sape2::kernels::cuda {
 template <class T, BiasForm Form, int KStages, int VStages, class Params>
 struct KeyValueRings {
   static constexpr int kTile = kStreamTile;
-  static constexpr int kBytes = (KStages + VStages) * kTile;
-  static constexpr int kBarriers = KStages + VStages;
   const Params& params;
   const StreamBlock& block;
   unsigned char* data;
