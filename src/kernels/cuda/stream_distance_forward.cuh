@@ -180,13 +180,6 @@ struct StreamDistanceForward {
 #pragma unroll
       for (int e = 0; e < 4; ++e) c[piece][e] = root_of_distance(c[piece][e]);
   }
-  /// Says that a product read them up to here.
-  __device__ static void keep(FragmentA<T> (&weights)[kPieces / 2]) {
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(weights[k].r[i])::"memory");
-  }
   /// Padding has no weight.
   __device__ void clear_padding(float (&scores)[kPieces][4], int tile) const {
     const int first = tile * kColumns + 2 * Lane().t;
