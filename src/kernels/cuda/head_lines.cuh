@@ -20,6 +20,7 @@ struct LineWalk {
       : between(span == Span::between) {
     const int y = l.row_of(slot), x = l.column_of(slot);
     length = axis ? g.rows : g.cols;
+    // Of 8 × 8 every slot is a patch, which the compiler would not see.
     if (l.grid != HeadGrid::eight && (y >= g.rows || x >= g.cols)) return;
     is_patch = true;
     own = axis ? y : x;
