@@ -42,8 +42,8 @@ struct UsualGradients {
   std::uint32_t pairs[2][Lines::kPieces];
   int length[2];  // of the rows that exist
 
-  /// Of 16 patches from `place` on.
-  __device__ UsualGradients(const AxisLines& axis, int line, int place) {
+  /// Those of 16 patches from `place` on.
+  __device__ void choose(const AxisLines& axis, int line, int place) {
     const Lane lane;
 #pragma unroll
     for (int half = 0; half < 2; ++half)

@@ -8,11 +8,17 @@
 /// Stage 1 backward for usual calls, one axis a launch; see stage_one_backward.cuh.
 namespace sape2::kernels::cuda {
 
+/// How often q and k of some lines are in shared memory: short ones come while those before them
+/// are at work.
 template <class Lines>
-inline constexpr int kUsualBackwardBytes = 2 * Lines::kTileBytes + Lines::kTableBytes +
+inline constexpr int kUsualBuffers = Lines::kLong <= 32 ? 2 : 1;
+
+template <class Lines>
+inline constexpr int kUsualBackwardBytes = kUsualBuffers<Lines> * 2 * Lines::kTileBytes +
+                                           Lines::kTableBytes +
                                            Lines::kWarps*(UsualWork<Lines>::kBytes +
                                                           UsualWork<Lines>::kBinBytes) +
-                                           sizeof(CopyBarrier);
+                                           sizeof(typename UsualSums<Lines>::Own);
 
 struct UsualBackward {
   StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
@@ -39,9 +45,9 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   constexpr int kPieces = Lines::kPieces, kColumns = kUsualHead / 8;
   constexpr int kRow = kRowBytes<kUsualHead>, kTileRows = 16 * kRow;
   extern __shared__ __align__(128) unsigned char usual_shared[];
-  unsigned char* const q = usual_shared;
-  unsigned char* const k = q + Lines::kTileBytes;
-  unsigned char* const table = k + Lines::kTileBytes;
+  constexpr int kBuffers = kUsualBuffers<Lines>, kTokenBytes = 2 * Lines::kTileBytes;
+  unsigned char* const tokens = usual_shared;  // q, then k, in each buffer
+  unsigned char* const table = tokens + kBuffers * kTokenBytes;
   unsigned char* const all_work = table + Lines::kTableBytes;
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
@@ -50,8 +56,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
   using Sums = UsualSums<Lines>;
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
-  Sums sums(all_work,
-            reinterpret_cast<CopyBarrier*>(all_bins.data + Lines::kWarps * Work::kBinBytes));
+  Sums sums(all_work, all_bins.data + Lines::kWarps * Work::kBinBytes);
   sums.prepare();
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
@@ -65,8 +70,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
-  const std::uint32_t q_at = shared_address(q), k_at = shared_address(k);
-  const std::uint32_t source = p.first_from_q ? q_at : k_at;
+  int buffer = 0;
+  std::uint32_t q_at, k_at, source;  // in the buffer that is at work
   const std::uint32_t window = shared_address(table) + Lines::window(warp.own) * kRow;
   const float shift = kFloorShift + Lines::origin(warp.own);
 
@@ -94,7 +99,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   };
   // Short lines' tables are 16 rows a warp, summed up in registers.
   constexpr bool kKeepsTable = Sums::kRounds == 1;
-  using TableParts = typename Sums::Part[Sums::kRounds];
+  using TableParts = typename Sums::Parts;
   [[maybe_unused]] TableParts dtable = {};
   float dscale = 0.0F, doffset = 0.0F;
   float* dtables = params.all.dtables[0];
@@ -102,47 +107,63 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   // Tables' sums, and at the end those of the gates; takes the place of everything the products
   // with the tables have read.
   const auto store_sums = [&](const TableParts& parts, bool add, bool last) {
-    sums.store(parts, dtables, Lines::table_begin(axis.length), axis.positions, add, dscale,
-               last ? params.all.dgate_scale[0] : nullptr, doffset,
+    sums.store(parts, {dtables, Lines::table_begin(axis.length), axis.positions, add},
+               make_float2(dscale, doffset), last ? params.all.dgate_scale[0] : nullptr,
                last ? params.all.dgate_offset[0] : nullptr);
   };
   // A launch begins before the one in front of it is done, and waits where it reads what that one
   // makes: the vectors' gradients, or just dq and dk.
   const bool gradients_are_old = params.second || params.all.gradients_are_old;
-  const auto load = [&](int line) {
+  const auto load = [&](int line, int to) {
+    unsigned char* const q = tokens + to * kTokenBytes;
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
-    load_lines<Lines>(k, UsualTensor<const T>(p.k, p, block), axis, line);
+    load_lines<Lines>(q + Lines::kTileBytes, UsualTensor<const T>(p.k, p, block), axis, line);
     commit_copies();
   };
-  load(block.first_line);
-  UsualTable<T, Lines>(p, block, 0).keep(table);
-  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
-  const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
-  for (int line = block.first_line; line < last_line; line += Lines::kLines) {
-    if (line > block.first_line) {
-      __syncthreads();
-      load(line);
-    }
+  UsualGradients<T, Lines> gradients;
+  const auto read_gradients = [&](int line) {
+    const int at =
+        (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
+        from.widths[0];
+    const int step = axis.position_stride * from.widths[0];
     if (!gradients_are_old) {
       wait_for_previous();
       let_next_begin();
     }
-    UsualGradients<T, Lines> gradients(axis, line + warp.line, warp.own);
-    const int gradients_at =
-        (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
-        from.widths[0];
-    const int gradients_step = axis.position_stride * from.widths[0];
+    gradients.choose(axis, line + warp.line, warp.own);
     if (from.wide) {
-      gradients.read(static_cast<const float*>(from.axes[0]) + vectors + gradients_at,
-                     gradients_step);
+      gradients.read(static_cast<const float*>(from.axes[0]) + vectors + at, step);
     } else {
-      gradients.read(static_cast<const T*>(from.axes[0]) + vectors + gradients_at, gradients_step);
+      gradients.read(static_cast<const T*>(from.axes[0]) + vectors + at, step);
     }
+  };
+  load(block.first_line, 0);
+  {
+    const UsualTable<T, Lines> rows(p, block, 0);
+    if constexpr (kBuffers == 2) read_gradients(block.first_line);
+    rows.keep(table);
+  }
+  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
+  const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
+  for (int line = block.first_line; line < last_line; line += Lines::kLines) {
+    const int next_line = line + Lines::kLines;
+    if (line > block.first_line) {
+      __syncthreads();
+      if constexpr (kBuffers == 1) load(line, 0);
+    }
+    if constexpr (kBuffers == 1) read_gradients(line);
+    q_at = shared_address(tokens) + buffer * kTokenBytes;
+    k_at = q_at + Lines::kTileBytes;
+    source = p.first_from_q ? q_at : k_at;
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
       reinterpret_cast<uint4*>(bins)[i] = make_uint4(0, 0, 0, 0);
     gradients.keep(work);
     wait_for_copies<0>();
     __syncthreads();
+    if constexpr (kBuffers == 2) {
+      buffer ^= 1;
+      if (next_line < last_line) load(next_line, buffer);
+    }
 
     float score[kPieces][4], gate[kPieces][4], d[kPieces][4];
     usual_scores<T>(score, q_at + rows + places.a, k_at + line_rows + places.b_rows);
@@ -217,6 +238,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
+    if constexpr (kBuffers == 2)
+      if (next_line < last_line) read_gradients(next_line);
     if constexpr (kKeepsTable) {
       if (dtables != nullptr) add_tables(dtable[0], warp.first_row);
     } else {
@@ -226,7 +249,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
         for (int round = 0; round < Sums::kRounds; ++round)
           add_tables(parts[round], round * Lines::kRows + warp.first_row);
       }
-      store_sums(parts, line > block.first_line, line + Lines::kLines >= last_line);
+      store_sums(parts, line > block.first_line, next_line >= last_line);
     }
   }
   // Blocks without lines have done neither, and what follows takes others' memory.
