@@ -141,8 +141,9 @@ __device__ void spread_over_bins(const unsigned char* work, unsigned char* bins,
   const auto* const gradients =
       reinterpret_cast<const uint2*>(reinterpret_cast<const T*>(work + Work::kGradients) + begin);
 
-  const float sign = falling ? -1.0F : 1.0F;
-  const int step = falling ? -1 : 1;
+  // Worked out, since of a choice the compiler would make two additions wherever there is one.
+  const int step = Lines::kSuffix ? 2 * half - 1 : 1 - 2 * half;
+  const float sign = static_cast<float>(step);
   const Floor start(sign * positions[0].x);
   float base = -start.value;
   T* at = reinterpret_cast<T*>(bins + row * Work::kBinPitch) +
