@@ -152,18 +152,18 @@ __device__ void usual_scores(float (&score)[Pieces][4], std::uint32_t queries, s
 
 /// a·table of a warp's patches over their window. `source`: LanePlaces::a of the warp's rows;
 /// `table`: LanePlaces::b_rows of the window's.
-template <class T, class Lines>
+template <class T, int Window, int Pitch>
 __device__ void usual_values(float* values, std::uint32_t source, std::uint32_t table) {
   const Lane lane;
   const RowsAsA<T, kUsualHead> a(source);
-  float* const to = values + lane.g * Lines::kValuePitch + 2 * lane.t;
+  float* const to = values + lane.g * Pitch + 2 * lane.t;
 #pragma unroll
-  for (int column = 0; column < Lines::kWindow; column += 16) {
+  for (int column = 0; column < Window; column += 16) {
     float c[2][4];
     multiply(c, a, table + column * kRowBytes<kUsualHead>);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      *reinterpret_cast<float2*>(to + i % 2 * 8 * Lines::kValuePitch + column + i / 2 * 8) =
+      *reinterpret_cast<float2*>(to + i % 2 * 8 * Pitch + column + i / 2 * 8) =
           make_float2(c[i / 2][i % 2 * 2], c[i / 2][i % 2 * 2 + 1]);
   }
 }

@@ -11,18 +11,20 @@ namespace sape2::kernels::cuda {
 /// like them.
 template <class Lines>
 struct UsualWork {
-  static constexpr int kLinePitch = Lines::kLong + 4;        // numbers
+  // Numbers. Along Span::between the next patch's positions begin one lower.
+  static constexpr int kValuePitch = Lines::kWindow + (Lines::kSuffix ? 4 : 8);
+  static constexpr int kLinePitch = Lines::kLong + 4;
   static constexpr int kScorePitch = 2 * Lines::kLong + 16;  // bytes
   static constexpr int kRowPitch = 2 * kUsualHead + 16;
   static constexpr int kBinPitch = 2 * Lines::kWindow + 16;
 
-  static constexpr int kGradients = 16 * Lines::kValuePitch * 4;  // where they begin
+  static constexpr int kGradients = 16 * kValuePitch * 4;  // where they begin
   static constexpr int kStaging = 16 * kScorePitch;
   static constexpr int kBytes =
       round_up(std::max(kGradients + 16 * kLinePitch * 2, kStaging + 16 * kRowPitch), 128);
   static constexpr int kBinBytes = 16 * kBinPitch;
 
-  static_assert(Lines::kValuePitch >= kLinePitch);
+  static_assert(kValuePitch >= kLinePitch);
 
   /// Where a pair of numbers along a line is kept: the line's first half as it is, then the second
   /// from the line's end on.

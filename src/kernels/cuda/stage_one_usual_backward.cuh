@@ -171,16 +171,17 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
       float position[kPieces][4];
       usual_positions<Lines>(position, gate, score, gates, axis.length, warp.own);
       float* const values = reinterpret_cast<float*>(work);
-      usual_values<T, Lines>(values, source + rows + places.a, window + places.b_rows);
+      usual_values<T, Lines::kWindow, Work::kValuePitch>(values, source + rows + places.a,
+                                                         window + places.b_rows);
       __syncwarp();
-      const float* const own_values = values + lane.g * Lines::kValuePitch;
+      const float* const own_values = values + lane.g * Work::kValuePitch;
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
         gradients.get(d[piece], work, piece);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const UsualPlace at(position[piece][e], shift,
-                              own_values + e / 2 * 8 * Lines::kValuePitch);
+                              own_values + e / 2 * 8 * Work::kValuePitch);
           d[piece][e] *= at.weight == 0.0F ? 0.0F : at.slope;
         }
       }

@@ -56,7 +56,7 @@ struct UsualVectors {
       usual_positions<Lines>(vector, gate, score, gates, axis.length, warp.own);
     }
     float* const own_values = values() + warp.first_row * Lines::kValuePitch;
-    usual_values<T, Lines>(
+    usual_values<T, Lines::kWindow, Lines::kValuePitch>(
         own_values, shared_address(p.first_from_q ? q() : k()) + rows + places.a,
         shared_address(table()) + Lines::window(warp.own) * kRow + places.b_rows);
     if (line + Lines::kLines < block.last_line) {
