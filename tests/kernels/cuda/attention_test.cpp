@@ -363,6 +363,19 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
       }
 }
 
+/// So many heads that a block takes several lines of each: their tables' gradients go to the other
+/// block of a cluster line by line, and one line does not exist.
+TEST_P(CudaAttention, SeveralLinesABlock) {
+  Random random(17);
+  for (const auto form : {Form::direct, Form::distance}) {
+    Problem p;
+    p.shape = {50, 2, 33, 9, 0, 64};
+    p.form = form;
+    p.positions = default_positions(p);
+    expect_right(filled(p, random), GetParam(), false);
+  }
+}
+
 TEST_P(CudaAttention, EqualPatchesHaveNoNoise) {
   Random random(3);
   for (const auto [rows, cols, head_size] :
