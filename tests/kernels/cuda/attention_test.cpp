@@ -134,7 +134,9 @@ TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
                                              {4, 70, 128},
                                              {32, 32, 64},
                                              {24, 24, 64},
-                                             {6, 48, 64}})
+                                             {6, 48, 64},
+                                             {16, 16, 64},
+                                             {15, 15, 64}})
     for (const bool relative : {false, true}) {
       Problem p;
       p.shape = {1, 2, rows, cols, 0, head_size};
@@ -344,7 +346,10 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
                                           {3, 63, 2},
                                           {64, 5, 0},
                                           {5, 50, 1},
-                                          {18, 20, 1}})
+                                          {18, 20, 1},
+                                          {16, 16, 1},
+                                          {15, 16, 33},
+                                          {64, 4, 0}})
     for (const auto form : {Form::direct, Form::distance})
       for (const auto span : {Span::suffix, Span::between}) {
         Problem p;

@@ -70,8 +70,8 @@ class CudaPaths : public testing::TestWithParam<DType> {
 };
 
 // In 16 bits the first six run a head a block, by a kernel each, the others in tiles: streamed with
-// lines padded to 32, 48 and 64, with a wide line, with wide heads, and with heads of no compiled
-// size.
+// lines padded to 16, 32, 48 and 64, with a wide line, with wide heads, and with heads of no
+// compiled size.
 TEST_P(CudaPaths, EveryKernel) {
   Random random(11);
   const double most = GetParam() == DType::float32 ? 1e-4 : 4e-2;
