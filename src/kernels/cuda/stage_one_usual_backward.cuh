@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/stage_one_usual_back.cuh"
+#include "kernels/cuda/stage_one_usual_rows.cuh"
 #include "kernels/cuda/stage_one_usual_sums.cuh"
 
 #include <utility>
@@ -8,17 +9,22 @@
 /// Stage 1 backward for usual calls, one axis a launch; see stage_one_backward.cuh.
 namespace sape2::kernels::cuda {
 
-/// How often q and k of some lines are in shared memory: short ones come while those before them
-/// are at work.
+/// What a block has room for in shared memory, so that as many as registers allow run at once.
 template <class Lines>
-inline constexpr int kUsualBuffers = Lines::kLong <= 32 ? 2 : 1;
+struct UsualBackwardRoom {
+  static constexpr int kBlocks = Lines::kLong == 48 ? 4 : 3;
+  /// How often for q and k: short lines come while those before them are at work.
+  static constexpr int kBuffers = Lines::kLong <= 32 ? 2 : 1;
+  /// Whether for dq as it was, which then comes while lines are at work, too.
+  static constexpr bool kOldRows = Lines::kLong < 64;
 
-template <class Lines>
-inline constexpr int kUsualBackwardBytes = kUsualBuffers<Lines> * 2 * Lines::kTileBytes +
-                                           Lines::kTableBytes +
-                                           Lines::kWarps*(UsualWork<Lines>::kBytes +
-                                                          UsualWork<Lines>::kBinBytes) +
-                                           sizeof(typename UsualSums<Lines>::Own);
+  static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
+  static constexpr int kBytes =
+      kBuffers * kTokenBytes + Lines::kTableBytes +
+      Lines::kWarps * (UsualWork<Lines>::kBytes + UsualWork<Lines>::kBinBytes) +
+      (kOldRows ? Lines::kTileBytes : 0) + sizeof(typename UsualSums<Lines>::Own);
+  static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
+};
 
 struct UsualBackward {
   StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
@@ -39,15 +45,15 @@ inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
 }
 
 template <class T, class Lines>
-__global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
+__global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBlocks)
     usual_backward_kernel(const __grid_constant__ UsualBackward params) {
   using Work = UsualWork<Lines>;
+  using Room = UsualBackwardRoom<Lines>;
   constexpr int kPieces = Lines::kPieces, kColumns = kUsualHead / 8;
   constexpr int kRow = kRowBytes<kUsualHead>, kTileRows = 16 * kRow;
   extern __shared__ __align__(128) unsigned char usual_shared[];
-  constexpr int kBuffers = kUsualBuffers<Lines>, kTokenBytes = 2 * Lines::kTileBytes;
   unsigned char* const tokens = usual_shared;  // q, then k, in each buffer
-  unsigned char* const table = tokens + kBuffers * kTokenBytes;
+  unsigned char* const table = tokens + Room::kBuffers * Room::kTokenBytes;
   unsigned char* const all_work = table + Lines::kTableBytes;
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
@@ -56,7 +62,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
   using Sums = UsualSums<Lines>;
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
-  Sums sums(all_work, all_bins.data + Lines::kWarps * Work::kBinBytes);
+  unsigned char* const all_old_rows = all_bins.data + Lines::kWarps * Work::kBinBytes;
+  Sums sums(all_work, all_old_rows + (Room::kOldRows ? Lines::kTileBytes : 0));
   sums.prepare();
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
@@ -68,6 +75,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
+  unsigned char* const old_rows = all_old_rows + warp.index * kTileRows;
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
   int buffer = 0;
@@ -115,44 +123,40 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   // makes: the vectors' gradients, or just dq and dk.
   const bool gradients_are_old = params.second || params.all.gradients_are_old;
   const auto load = [&](int line, int to) {
-    unsigned char* const q = tokens + to * kTokenBytes;
+    unsigned char* const q = tokens + to * Room::kTokenBytes;
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
     load_lines<Lines>(q + Lines::kTileBytes, UsualTensor<const T>(p.k, p, block), axis, line);
-    commit_copies();
-  };
-  UsualGradients<T, Lines> gradients;
-  const auto read_gradients = [&](int line) {
-    const int at =
-        (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
-        from.widths[0];
-    const int step = axis.position_stride * from.widths[0];
-    if (!gradients_are_old) {
-      wait_for_previous();
-      let_next_begin();
-    }
-    gradients.choose(axis, line + warp.line, warp.own);
-    if (from.wide) {
-      gradients.read(static_cast<const float*>(from.axes[0]) + vectors + at, step);
-    } else {
-      gradients.read(static_cast<const T*>(from.axes[0]) + vectors + at, step);
-    }
   };
   load(block.first_line, 0);
-  {
-    const UsualTable<T, Lines> rows(p, block, 0);
-    if constexpr (kBuffers == 2) read_gradients(block.first_line);
-    rows.keep(table);
-  }
+  commit_copies();
+  UsualTable<T, Lines>(p, block, 0).keep(table);
   // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
   const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {
     const int next_line = line + Lines::kLines;
     if (line > block.first_line) {
       __syncthreads();
-      if constexpr (kBuffers == 1) load(line, 0);
+      if constexpr (Room::kBuffers == 1) {
+        load(line, 0);
+        commit_copies();
+      }
     }
-    if constexpr (kBuffers == 1) read_gradients(line);
-    q_at = shared_address(tokens) + buffer * kTokenBytes;
+    if (!gradients_are_old) {
+      wait_for_previous();
+      let_next_begin();
+    }
+    UsualGradients<T, Lines> gradients(axis, line + warp.line, warp.own);
+    const int gradients_at =
+        (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
+        from.widths[0];
+    const int gradients_step = axis.position_stride * from.widths[0];
+    if (from.wide) {
+      gradients.read(static_cast<const float*>(from.axes[0]) + vectors + gradients_at,
+                     gradients_step);
+    } else {
+      gradients.read(static_cast<const T*>(from.axes[0]) + vectors + gradients_at, gradients_step);
+    }
+    q_at = shared_address(tokens) + buffer * Room::kTokenBytes;
     k_at = q_at + Lines::kTileBytes;
     source = p.first_from_q ? q_at : k_at;
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
@@ -160,9 +164,18 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     gradients.keep(work);
     wait_for_copies<0>();
     __syncthreads();
-    if constexpr (kBuffers == 2) {
+    const UsualTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
+    if constexpr (Room::kOldRows) {
+      wait_for_previous();
+      let_next_begin();
+      UsualRows<T>(all_dq, axis, line + warp.line, warp.own).fetch(old_rows);
+    } else {
+      prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
+    }
+    if constexpr (Room::kBuffers == 2) {
       buffer ^= 1;
       if (next_line < last_line) load(next_line, buffer);
+      commit_copies();
     }
 
     float score[kPieces][4], gate[kPieces][4], d[kPieces][4];
@@ -193,11 +206,13 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
-    UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
-    UsualRows<T> dk(UsualTensor<T>(params.all.dk, p, block), axis, line + warp.line, warp.own);
-    wait_for_previous();
-    let_next_begin();
-    dq.read();
+    UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
+    UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
+    if constexpr (!Room::kOldRows) {
+      wait_for_previous();
+      let_next_begin();
+      dq.read();
+    }
     // The scores' gradients become fragments before products need registers.
     FragmentA<T> dscores[kPieces / 2];
 #pragma unroll
@@ -223,6 +238,10 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 #pragma unroll
     for (int i = 0; i < kPieces / 2; ++i)
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
+    if constexpr (Room::kOldRows) {
+      wait_for_copies<Room::kBuffers - 1>();  // the next lines may take longer
+      dq.take(old_rows);
+    }
     dq.add(c, work + Work::kStaging, Work::kRowPitch);
     __syncthreads();
 
@@ -239,8 +258,6 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
-    if constexpr (kBuffers == 2)
-      if (next_line < last_line) read_gradients(next_line);
     if constexpr (kKeepsTable) {
       if (dtables != nullptr) add_tables(dtable[0], warp.first_row);
     } else {
@@ -271,7 +288,7 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
       using Lines = decltype(lines);
       launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks,
              {.cluster = axes[axis].cluster, .overlapping = true}, Lines::kThreads,
-             kUsualBackwardBytes<Lines>, stream, usual_backward_of(p, axis));
+             UsualBackwardRoom<Lines>::kBytes, stream, usual_backward_of(p, axis));
     });
   return true;
 }
