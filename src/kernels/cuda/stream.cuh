@@ -24,7 +24,7 @@ bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns
                    CUtensorMap* grid, CUtensorMap* prefix) {
   if (!make_token_map<T>(view, g, c.prefix, c.across, c.down, c.part_width, c.rows_per_tile, grid))
     return false;
-  return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, kStreamColumns, 1, prefix);
+  return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, c.width, 1, prefix);
 }
 
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.

@@ -164,8 +164,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   if (threadIdx.x == 0) {
     if constexpr (kDirect) {
-      const auto box = keys_box(block, keys, own, kRowTile);
-      expect_bytes(rows_arrived, 2 * keys_box_bytes(keys, own, kRowTile));
+      const auto box = keys_box(block, keys, own);
+      expect_bytes(rows_arrived, 2 * keys_box_bytes(keys, own));
       copy_box(k_rows.data, own.in_grid ? params.k : params.k_prefix, box, rows_arrived);
       copy_box(v_rows.data, own.in_grid ? params.v : params.v_prefix, box, rows_arrived);
     } else {
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   for (int half = 0; half < 2; ++half) {
     const int slot = warp * 16 + lane.g + 8 * half;
     int token = first_row + slot < g.tokens ? first_row + slot : -1;
-    if constexpr (kDirect) token = keys.token(own, slot, kRowTile);
+    if constexpr (kDirect) token = keys.token(own, slot);
     if (token < 0) continue;
     if (params.base.dk.data != nullptr)
       store_row(head_of<T>(params.base.dk, block.image, block.head).row(token), dk, half, p.scale,

@@ -31,13 +31,13 @@ TEST(StreamColumns, EveryTokenStandsInOneSlot) {
           const auto at = columns.place(tile);
           int used = 0;
           for (int slot = 0; slot < width; ++slot) {
-            const int token = columns.token(at, slot, width);
+            const int token = columns.token(at, slot);
             ASSERT_LT(token, g.tokens);
             if (token < 0) continue;
             ++used;
             ++seen[token];
           }
-          EXPECT_EQ(columns.full(at, width), used == width) << "tile " << tile;
+          EXPECT_EQ(columns.full(at), used == columns.width) << "tile " << tile;
         }
         EXPECT_EQ(seen, std::vector<int>(g.tokens, 1))
             << g.rows << "×" << g.cols << "+" << g.prefix;
@@ -57,7 +57,7 @@ TEST(StreamColumns, WalkingMeetsEveryTile) {
           EXPECT_EQ(walked.part, at.part);
           EXPECT_EQ(walked.first_row, at.first_row);
           EXPECT_EQ(walked.in_grid, at.in_grid);
-          whole = whole && columns.full(at, width);
+          whole = whole && columns.full(at);
         }
         EXPECT_EQ(columns.whole, whole);
       }
@@ -73,7 +73,7 @@ TEST(StreamColumns, TilesHaveTheSlotsOfTheOneAbove) {
           const auto at = columns.place(tile), above = columns.place(tile - 1);
           if (at.first_row == 0 || at.first_row + columns.rows_per_tile > columns.down) continue;
           for (int slot = 0; slot < width; ++slot)
-            EXPECT_EQ(columns.token(at, slot, width) < 0, columns.token(above, slot, width) < 0);
+            EXPECT_EQ(columns.token(at, slot) < 0, columns.token(above, slot) < 0);
         }
       }
 }
@@ -86,7 +86,7 @@ TEST(StreamColumns, DirectFormKeepsGridColumnsInTheirSlots) {
     for (int tile = 0; tile < columns.grid_tiles; ++tile) {
       const auto at = columns.place(tile);
       for (int slot = 0; slot < 64; ++slot) {
-        const int token = columns.token(at, slot, 64);
+        const int token = columns.token(at, slot);
         if (token < 0) continue;
         const int patch = token - g.prefix;
         EXPECT_EQ(patch % g.cols, at.part * columns.part_width + slot % columns.part_width);
