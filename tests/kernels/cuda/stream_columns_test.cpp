@@ -1,5 +1,5 @@
 // How the streaming kernels cut tokens into tiles; needs no GPU.
-#include "kernels/cuda/stream_columns.h"
+#include "kernels/cuda/stream_eights.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,9 @@
 namespace sape2::kernels::cuda {
 namespace {
 
-constexpr int kGrids[][3] = {{1, 1, 0},  {64, 64, 0},  {32, 32, 1}, {33, 9, 5},
-                             {5, 64, 1}, {17, 40, 70}, {3, 128, 0}, {20, 17, 64}};
+constexpr int kGrids[][3] = {{1, 1, 0},   {64, 64, 0},  {32, 32, 1}, {33, 9, 5},
+                             {5, 64, 1},  {17, 40, 70}, {3, 128, 0}, {20, 17, 64},
+                             {37, 37, 0}, {70, 24, 49}, {9, 100, 5}};
 
 Geometry geometry(const int (&grid)[3]) {
   Geometry g{};
@@ -93,6 +94,32 @@ TEST(StreamColumns, DirectFormKeepsGridColumnsInTheirSlots) {
         EXPECT_EQ(patch / g.cols, at.first_row + slot / columns.part_width);
       }
     }
+  }
+}
+
+/// Keys along rows: each in one place, an eight of them in one grid row, and a tile's grid rows
+/// among as many entries of y as come with it.
+TEST(StreamEights, EveryTokenStandsInOneEight) {
+  for (const auto& grid : kGrids) {
+    const auto g = geometry(grid);
+    const auto eights = stream_eights(g, stream_columns(g, BiasForm::direct, 64));
+    std::vector<int> seen(g.tokens);
+    for (int tile = 0; tile < eights.tiles; ++tile) {
+      const int first_entry = eights.place(tile, 0).row / 8 * 8;
+      for (int eight = 0; eight < StreamEights::kInTile; ++eight) {
+        const auto at = eights.place(tile, eight);
+        EXPECT_EQ(at.part, eights.place(tile, 0).part);
+        EXPECT_LT(at.row - first_entry, eights.crosses_eights() ? 16 : 8);
+        for (int key = 0; key < 8; ++key) {
+          const int token = eights.token(at, key);
+          if (token < 0) continue;
+          ASSERT_LT(token, g.tokens);
+          ++seen[token];
+          if (at.in_grid) EXPECT_EQ((token - g.prefix) / g.cols, at.row);
+        }
+      }
+    }
+    EXPECT_EQ(seen, std::vector<int>(g.tokens, 1)) << g.rows << "×" << g.cols << "+" << g.prefix;
   }
 }
 
