@@ -11,6 +11,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/EmptyTensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
 namespace sape2::ops {
@@ -61,16 +63,24 @@ bool fused(const CopeArguments& a) {
 /// Scratch memory from LibTorch's allocator, on its current stream.
 class Workspace {
  public:
-  Workspace(std::size_t bytes, const Tensor& q)
-      : data_(at::empty({static_cast<int64_t>(bytes)}, q.options().dtype(at::kByte))) {}
+  explicit Workspace(std::size_t bytes)
+      : data_(bytes == 0 ? c10::DataPtr()
+                         : c10::cuda::CUDACachingAllocator::get()->allocate(bytes)),
+        bytes_(bytes) {}
   cuda::Launch launch() const {
-    return {at::cuda::getCurrentCUDAStream().stream(), data_.data_ptr(),
-            static_cast<std::size_t>(data_.numel())};
+    return {at::cuda::getCurrentCUDAStream().stream(), data_.get(), bytes_};
   }
 
  private:
-  Tensor data_;
+  c10::DataPtr data_;
+  std::size_t bytes_;
 };
+
+/// A new tensor on q's device. Past the dispatcher, whose way to the same takes twice as long:
+/// small calls wait for the host.
+Tensor empty_beside(const Tensor& q, at::IntArrayRef sizes, at::ScalarType type) {
+  return at::detail::empty_cuda(sizes, type, q.device(), std::nullopt);
+}
 
 void* data(const Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr() : nullptr;
@@ -78,7 +88,8 @@ void* data(const Tensor& tensor) {
 
 /// A number or one for each head as (h) float32; undefined where the kernels' own will do.
 Tensor per_head_floats(const Tensor& value, const Tensor& q) {
-  return value.defined() ? as_floats(value.expand({q.size(1)})) : value;
+  if (!value.defined()) return value;
+  return as_floats(value.dim() == 0 ? value.expand({q.size(1)}) : value);
 }
 
 /// PyTorch's own switch: torch.backends.cuda.matmul.allow_tf32 and its successors.
@@ -97,8 +108,13 @@ struct Inputs {
       : q(with_contiguous_rows(q_in)),
         k(with_contiguous_rows(k_in)),
         v(with_contiguous_rows(v_in)),
-        params{kernel_shape(q, grid), type_of(q),    float(scale), const_view(q),
-               const_view(k),         const_view(v), tf32_is_on()} {}
+        params{kernel_shape(q, grid),
+               type_of(q),
+               float(scale),
+               const_view(q),
+               const_view(k),
+               const_view(v),
+               q.scalar_type() == at::kFloat && tf32_is_on()} {}
   Tensor q, k, v;
   kernels::AttentionInputs params;
 };
@@ -110,7 +126,7 @@ kernels::SoftmaxRow* softmax_rows(const Tensor& softmax) {
 struct Outputs {
   explicit Outputs(const Tensor& q)
       : out(empty_output(q)),
-        softmax(at::empty({q.size(0), q.size(1), q.size(2), 2}, q.options().dtype(at::kFloat))),
+        softmax(empty_beside(q, {q.size(0), q.size(1), q.size(2), 2}, at::kFloat)),
         params{view(out), softmax_rows(softmax)} {}
   Tensor out, softmax;
   kernels::AttentionOutputs params;
@@ -134,8 +150,10 @@ class Gradients {
 
   bool may_share() const { return in_.may_share(); }
   Tensor like(size_t index, const Tensor& tensor) {
-    return keep(index, in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor(),
-                tensor);
+    return keep(
+        index,
+        in_.wants(index) ? empty_beside(tensor, tensor.sizes(), tensor.scalar_type()) : Tensor(),
+        tensor);
   }
   /// `gradient` is for the `index`-th tensor, and of its shape and type.
   Tensor keep(size_t index, const Tensor& gradient, const Tensor& parameter) {
@@ -144,7 +162,7 @@ class Gradients {
   }
   Tensor floats_like(size_t index, const Tensor& parameter, at::IntArrayRef shape) {
     if (!in_.wants(index)) return {};
-    return keep(index, at::empty(shape, parameter.options().dtype(at::kFloat)), parameter);
+    return keep(index, empty_beside(parameter, shape, at::kFloat), parameter);
   }
   Tensors list() const {
     Tensors wanted;
@@ -248,13 +266,13 @@ Tensors CudaBackend::forward(const BiasedArguments& a) {
   const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
   const Outputs outputs(a.q);
   if (a.form == Form::none) {
-    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, false), a.q);
+    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, false));
     cuda::plain_attention_forward(inputs.params, outputs.params, workspace.launch());
   } else {
     const GivenVectors given(a);
     const auto form = kernel_form(a.form);
     const Workspace workspace(
-        cuda::biased_attention_workspace(inputs.params, given.params, form, false), a.q);
+        cuda::biased_attention_workspace(inputs.params, given.params, form, false));
     cuda::biased_attention_forward(inputs.params, given.params, form, given.bias, outputs.params,
                                    workspace.launch());
   }
@@ -269,7 +287,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a
   Gradients gradients(in);
   const auto qkv = qkv_gradients(gradients, inputs);
   if (a.form == Form::none) {
-    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, true), a.q);
+    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, true));
     cuda::plain_attention_backward(inputs.params, saved.params, qkv, workspace.launch());
     return gradients.list();
   }
@@ -279,7 +297,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a
       data(gradients.like(3, given.ux)), data(gradients.like(4, given.uy)),
       floats(gradients.floats_like(5, a.gain, {a.q.size(1)}))};
   const Workspace workspace(
-      cuda::biased_attention_workspace(inputs.params, given.params, form, true), a.q);
+      cuda::biased_attention_workspace(inputs.params, given.params, form, true));
   cuda::biased_attention_backward(inputs.params, given.params, form, given.bias, saved.params, qkv,
                                   vectors, workspace.launch());
   return gradients.list();
@@ -313,8 +331,7 @@ Tensors CudaBackend::forward(const Sape2Arguments& a) {
   auto params = outputs.params;
   params.vectors = kept_data(a, vectors);
   const Workspace workspace(
-      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false, a.kept > 0),
-      s.q);
+      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false, a.kept > 0));
   cuda::sape2_attention_forward(inputs.params, encoding.params, form, {floats(gain), a.bias_inside},
                                 params, workspace.launch());
   return {outputs.out, outputs.softmax, vectors};
@@ -337,7 +354,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a)
   const auto dgain = floats(gradients.floats_like(7, a.gain, {s.q.size(1)}));
   const auto form = kernel_form(a.form);
   const Workspace workspace(
-      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true, a.kept > 0), s.q);
+      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true, a.kept > 0));
   cuda::sape2_attention_backward(inputs.params, encoding.params, form,
                                  {floats(gain), a.bias_inside}, saved_params, qkv, parameters,
                                  dgain, workspace.launch());
@@ -352,12 +369,12 @@ Tensors CudaBackend::forward(const VectorArguments& a) {
   const auto empty = [&](int64_t length) {
     std::vector<int64_t> shape = {q.size(0), q.size(1), a.grid.patches(), length};
     if (a.has_both()) shape.insert(shape.begin(), 2);
-    return at::empty(shape, q.options());
+    return empty_beside(q, shape, q.scalar_type());
   };
   const auto ux = empty(a.grid.cols), uy = empty(a.grid.rows);
   cuda::sape2_vectors_forward({kernel_shape(q, a.grid), type_of(q), const_view(q), const_view(k)},
                               encoding.params, {ux.data_ptr(), uy.data_ptr()},
-                              Workspace(0, q).launch());
+                              Workspace(0).launch());
   return {ux, uy};
 }
 
@@ -368,12 +385,12 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a
   const EncodingParameters encoding(a);
   const auto dux = in.grads[0].contiguous(), duy = in.grads[1].contiguous();
   Gradients gradients(in);
-  const auto dq = view(gradients.keep(0, at::empty(q.sizes(), q.options()), q));
-  const auto dk = view(gradients.keep(1, at::empty(k.sizes(), k.options()), k));
+  const auto dq = view(gradients.keep(0, empty_beside(q, q.sizes(), q.scalar_type()), q));
+  const auto dk = view(gradients.keep(1, empty_beside(k, k.sizes(), k.scalar_type()), k));
   const auto parameters = encoding_gradients(gradients, 2, a);
   const kernels::VectorInputs inputs{kernel_shape(q, a.grid), type_of(q), const_view(q),
                                      const_view(k)};
-  const Workspace workspace(cuda::sape2_vectors_workspace(inputs, encoding.params), q);
+  const Workspace workspace(cuda::sape2_vectors_workspace(inputs, encoding.params));
   cuda::sape2_vectors_backward(inputs, encoding.params, {dux.data_ptr(), duy.data_ptr()}, {dq, dk},
                                parameters, workspace.launch());
   return gradients.list();
@@ -386,7 +403,7 @@ Tensors CudaBackend::forward(const CopeArguments& a) {
   const auto table = as_floats(a.e);
   const auto encoding = cope_encoding(a, table);
   const Outputs outputs(a.q);
-  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, false), a.q);
+  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, false));
   cuda::cope_attention_forward(inputs.params, encoding, outputs.params, workspace.launch());
   return {outputs.out, outputs.softmax};
 }
@@ -401,7 +418,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const CopeArguments& a) 
   Gradients gradients(in);
   const auto qkv = qkv_gradients(gradients, inputs);
   const auto dtable = floats(gradients.floats_like(3, a.e, a.e.sizes()));
-  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, true), a.q);
+  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, true));
   cuda::cope_attention_backward(inputs.params, encoding, saved.params, qkv, dtable,
                                 workspace.launch());
   return gradients.list();

@@ -30,7 +30,7 @@ class GraphTest(unittest.TestCase):
         """A replay with other numbers gives what a call with them gives."""
         for form in ("distance", "direct"):
             for dtype in TYPES:
-                for sizes in (dict(rows=8, cols=8), dict(rows=20, cols=17, prefix=1)):
+                for sizes in (dict(rows=8, cols=8), dict(rows=20, cols=17, prefix=1), dict(rows=20, cols=17, size=64)):
                     with self.subTest(form=form, dtype=dtype, **sizes):
                         problem, other = (Problem(form=form, dtype=dtype, **sizes) for _ in "ab")
                         other.dout = problem.dout

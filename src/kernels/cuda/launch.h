@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/device_facts.h"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/kernel_settings.h"
 
 #include <type_traits>
 
@@ -28,9 +29,8 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, const LaunchOptio
     throw Error("CUDA: these sizes need " + std::to_string(shared_bytes) +
                 " bytes of shared memory in a block, and the device has " +
                 std::to_string(shared_memory_limit()) + "; use the reference operators");
-  if (shared_bytes > 48 * 1024)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
-          "setting a kernel's shared memory");
+  const bool overlapping = options.overlapping && is_hopper_code();
+  set_up_kernel(reinterpret_cast<const void*>(kernel), shared_bytes, overlapping);
   cudaLaunchAttribute attributes[2]{};
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks), options.parts);
@@ -43,12 +43,7 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, const LaunchOptio
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {static_cast<unsigned>(options.cluster), 1, 1};
   }
-  if (options.overlapping && is_hopper_code()) {
-    // Neighbours meet on a multiprocessor. Were its memory divided for less, the second would find
-    // room for fewer of its blocks until the first has left.
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared),
-          "setting a kernel's share of shared memory");
+  if (overlapping) {
     auto& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;

@@ -15,8 +15,8 @@ struct UsualLines {
   static constexpr bool kSuffix = Along == Span::suffix;
   static constexpr int kLong = Long;
   static constexpr int kPieces = Long / 8;
-  static constexpr int kTiles = Long / 16;           // warps a line
-  static constexpr int kLines = Long <= 32 ? 2 : 1;  // that a block works on at once
+  static constexpr int kTiles = Long / 16;                   // warps a line
+  static constexpr int kLines = Long <= 32 ? 64 / Long : 1;  // that a block works on at once
   static constexpr int kRows = kLines * Long;
   static constexpr int kWarps = kRows / 16, kThreads = 32 * kWarps;
   static constexpr int kTileBytes = kRows * kRowBytes<kUsualHead>;
@@ -204,6 +204,7 @@ void dispatch_usual_lines(const AxisLines& axis, Span span, Use use) {
     if (span == Span::suffix) return use(UsualLines<kLong, Span::suffix>());
     use(UsualLines<kLong, Span::between>());
   };
+  if (axis.length <= 16) return by_span(std::integral_constant<int, 16>());
   if (axis.length <= 32) return by_span(std::integral_constant<int, 32>());
   if (axis.length <= 48) return by_span(std::integral_constant<int, 48>());
   by_span(std::integral_constant<int, 64>());

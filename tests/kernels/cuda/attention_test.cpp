@@ -134,7 +134,9 @@ TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
                                              {4, 70, 128},
                                              {32, 32, 64},
                                              {24, 24, 64},
-                                             {6, 48, 64}})
+                                             {6, 48, 64},
+                                             {16, 16, 64},
+                                             {15, 15, 64}})
     for (const bool relative : {false, true}) {
       Problem p;
       p.shape = {1, 2, rows, cols, 0, head_size};
@@ -344,7 +346,10 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
                                           {3, 63, 2},
                                           {64, 5, 0},
                                           {5, 50, 1},
-                                          {18, 20, 1}})
+                                          {18, 20, 1},
+                                          {16, 16, 1},
+                                          {15, 16, 33},
+                                          {64, 4, 0}})
     for (const auto form : {Form::direct, Form::distance})
       for (const auto span : {Span::suffix, Span::between}) {
         Problem p;
@@ -361,6 +366,19 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
         ++round;
         expect_right(filled(p, random), GetParam(), packed);
       }
+}
+
+/// So many heads that a block takes several lines of each: their tables' gradients go to the other
+/// block of a cluster line by line, and one line does not exist.
+TEST_P(CudaAttention, SeveralLinesABlock) {
+  Random random(17);
+  for (const auto form : {Form::direct, Form::distance}) {
+    Problem p;
+    p.shape = {50, 2, 33, 9, 0, 64};
+    p.form = form;
+    p.positions = default_positions(p);
+    expect_right(filled(p, random), GetParam(), false);
+  }
 }
 
 TEST_P(CudaAttention, EqualPatchesHaveNoNoise) {

@@ -69,14 +69,21 @@ class CudaPaths : public testing::TestWithParam<DType> {
   }
 };
 
-// In 16 bits the first two run a head a block, the others in tiles: streamed, with a wide line,
-// with wide heads, and with rows that are not aligned.
+// In 16 bits the first six run a head a block, by a kernel each, the others in tiles: streamed with
+// lines padded to 16, 32, 48 and 64, with a wide line, with wide heads, and with heads of no
+// compiled size.
 TEST_P(CudaPaths, EveryKernel) {
   Random random(11);
   const double most = GetParam() == DType::float32 ? 1e-4 : 4e-2;
   for (const Grid& grid : {Grid{5, 6, 1, 16},
+                           {7, 7, 0, 32},
+                           {8, 8, 0, 64},
+                           {10, 10, 1, 32},
+                           {13, 13, 1, 32},
                            {14, 14, 0, 64},
                            {17, 18, 1, 64},
+                           {5, 40, 0, 64},
+                           {3, 64, 1, 64},
                            {3, 90, 0, 32},
                            {9, 17, 2, 128},
                            {9, 17, 0, 24}})
