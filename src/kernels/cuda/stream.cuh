@@ -72,13 +72,15 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (!make_vector_maps<T, Form>(v, g, 64, &s)) return false;
+  if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
+    return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
     if constexpr (kIsDistance<Form>) {
-      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks,
-             {.overlapping = true}, kThreads, StreamDistanceForwardLayout::kBytes, stream, s);
+      constexpr int kSteps = kWide == 4 ? 2 : 4;
+      launch(stream_distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
+             StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
       launch(stream_forward_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
              StreamForwardLayout<Form>::bytes(s.columns), stream, s);

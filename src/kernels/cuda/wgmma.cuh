@@ -103,10 +103,10 @@ __device__ void shared_product(float (&c)[8][4], std::uint64_t a, std::uint64_t 
     SAPE2_SHARED_PRODUCT_64("f16", "0");
   }
 }
-/// c += a · b, sixteen of k along the rows of b.
+/// c = (or +=) a · b, sixteen of k along the rows of b.
 template <class T>
-__device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b) {
-  constexpr int add = 1;
+__device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b,
+                                      int add = 1) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_SHARED_PRODUCT_64("bf16", "1");
   } else {
