@@ -91,6 +91,17 @@ __device__ std::uint32_t greater_pairs(std::uint32_t a, std::uint32_t b) {
   return greater;
 }
 
+/// Numbers that became infinite for want of range are the greatest again; what is no number stays
+/// none.
+template <class T>
+__device__ std::uint32_t within_range(std::uint32_t pair) {
+  if constexpr (std::is_same_v<T, Fp16>) {
+    asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x7bff7bffu));
+    asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0xfbfffbffu));
+  }
+  return pair;
+}
+
 /// Sums of two pairs, rounded.
 template <class T>
 __device__ std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {

@@ -181,7 +181,8 @@ __device__ float distance_gradients(const HeadPlan& plan, int own_row, const Hea
         with_bias = fmaf(omega, square_distance, with_bias);
         square_distance = omega;
       }
-      const auto omega = as_a<T>(d[0], d[1]);
+      auto omega = as_a<T>(d[0], d[1]);
+      for (auto& pair : omega.r) pair = within_range<T>(pair);
       multiply_add(weight[axis], omega, FragmentB<T>{kOne, kOne});
       std::uint32_t b[4];
       load_turned(b, others + slot * near.tile.pitch + 32 * axis);

@@ -24,7 +24,7 @@ bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns
                    CUtensorMap* grid, CUtensorMap* prefix) {
   if (!make_token_map<T>(view, g, c.prefix, c.across, c.down, c.part_width, c.rows_per_tile, grid))
     return false;
-  return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, kStreamColumns, 1, prefix);
+  return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, c.width, 1, prefix);
 }
 
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
@@ -72,13 +72,15 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
-  if (!make_vector_maps<T, Form>(v, g, 64, &s)) return false;
+  if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
+    return false;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
     if constexpr (kIsDistance<Form>) {
-      launch(stream_distance_forward_kernel < T, kWide == 4 ? 2 : 4 >, blocks,
-             {.overlapping = true}, kThreads, StreamDistanceForwardLayout::kBytes, stream, s);
+      constexpr int kSteps = kWide == 4 ? 2 : 4;
+      launch(stream_distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
+             StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
       launch(stream_forward_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
              StreamForwardLayout<Form>::bytes(s.columns), stream, s);
@@ -96,18 +98,21 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   StreamBackward s{};
   s.base = p;
   s.columns = stream_columns(g, Form, kStreamColumns);
-  const auto rows = [&](const ConstView& view, CUtensorMap* map) {
-    return make_token_map<T>(view, g, 0, g.tokens, 1, kRowTile, 1, map);
+  s.eights = stream_eights(g, s.columns);
+  const auto rows = [&](const ConstView& view, int tokens, CUtensorMap* map) {
+    return make_token_map<T>(view, g, 0, g.tokens, 1, tokens, 1, map);
   };
-  if (!make_note_map(p.delta, g, 2, kRowTile, &s.notes) || !rows(f.q, &s.q) ||
-      !rows(p.dout, &s.dout) || !rows(f.k, &s.k_rows) || !rows(f.v, &s.v_rows) ||
-      !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
+  constexpr int kKeyRows = Form == BiasForm::direct ? 8 : kRowTile;
+  if (!make_note_map(p.delta, g, 2, kRowTile, &s.notes) || !rows(f.q, kRowTile, &s.q) ||
+      !rows(p.dout, kRowTile, &s.dout) || !rows(f.k, kKeyRows, &s.k_rows) ||
+      !rows(f.v, kKeyRows, &s.v_rows) || !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix))
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
+  const bool crosses = Form == BiasForm::direct && s.eights.crosses_eights();
   if (Form == BiasForm::direct &&
-      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_rows, crosses ? 16 : 8))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
@@ -122,9 +127,18 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles,
              {.overlapping = true}, kThreads, StreamQueriesLayout<Form>::bytes(s.columns), stream,
              s);
-      launch(stream_keys_kernel<T, Form>,
-             g.batch_heads * (Form == BiasForm::direct ? s.columns.tiles : row_tiles),
-             {.overlapping = true}, kThreads, StreamKeysLayout<Form>::kBytes, stream, s);
+      const auto launch_keys = [&](auto y_entries, std::int64_t tiles) {
+        constexpr int kRows = decltype(y_entries)::value;
+        launch(stream_keys_kernel<T, Form, kRows>, g.batch_heads * tiles, {.overlapping = true},
+               kThreads, StreamKeysLayout<Form, kRows>::kBytes, stream, s);
+      };
+      if constexpr (Form == BiasForm::none) {
+        launch_keys(std::integral_constant<int, 0>(), row_tiles);
+      } else if (crosses) {
+        launch_keys(std::integral_constant<int, 16>(), s.eights.tiles);
+      } else {
+        launch_keys(std::integral_constant<int, 8>(), s.eights.tiles);
+      }
     }
   });
   return true;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stream_columns.h"
+#include "kernels/cuda/stream_eights.h"
 
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -23,13 +23,15 @@ struct StreamForward {
 struct StreamBackward {
   BackwardParams base;
   StreamColumns columns;
-  CUtensorMap q, dout, k_rows, v_rows;  // 64 tokens
-  CUtensorMap k, v;                     // a tile of the grid
-  CUtensorMap k_prefix, v_prefix;       // a tile of prefix tokens
-  CUtensorMap notes;                    // 64 tokens' log2(Σ e^logit) and dout · out
-  CUtensorMap x, y;                     // 64 tokens' vectors
-  CUtensorMap norm_x, norm_y;           // at distance, those vectors' squared lengths
-  CUtensorMap y_eight;                  // eight entries of their y
+  StreamEights eights;             // of the direct form
+  CUtensorMap q, dout;             // 64 tokens
+  CUtensorMap k_rows, v_rows;      // 64 tokens or, in the direct form, an eight
+  CUtensorMap k, v;                // a tile of the grid
+  CUtensorMap k_prefix, v_prefix;  // a tile of prefix tokens
+  CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
+  CUtensorMap x, y;                // 64 tokens' vectors
+  CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
+  CUtensorMap y_rows;              // some entries of their y
 };
 
 /// Tiles' slots along columns, as many as along rows.

@@ -6,12 +6,13 @@
 
 namespace sape2::kernels::cuda {
 
-/// How tokens are cut into tiles that stand along columns (or, for keys with a direct bias, rows).
-/// The direct form takes whole grid rows, or equal parts of long ones, each padded to a multiple of
-/// 8: a column of the tile then always stands for the same column of the grid (within a part), and
-/// eight neighbours share a grid row. Prefix tokens fill tiles of their own at the end. The other
-/// forms take the tokens as they come, one grid row of all.
+/// How tokens are cut into tiles of `width` slots that stand along columns (or, for keys with a
+/// direct bias, rows). The direct form takes whole grid rows, or equal parts of long ones, each
+/// padded to a multiple of 8: a column of the tile then always stands for the same column of the
+/// grid (within a part), and eight neighbours share a grid row. Prefix tokens fill tiles of their
+/// own at the end. The other forms take the tokens as they come, one grid row of all.
 struct StreamColumns {
+  int width;
   int across, down;  // the grid
   int prefix;
   int parts, part_width;
@@ -39,24 +40,28 @@ struct StreamColumns {
     at.first_row = 0;
     if (++at.part == parts) at = {0, 0, false};
   }
-  /// The token in a slot of a tile of `width` slots; −1 where there is none.
-  __host__ __device__ int token(const Place& at, int slot, int width) const {
-    if (!at.in_grid) return at.part * width + slot < prefix ? at.part * width + slot : -1;
+  /// The token in a slot of a tile; −1 where there is none, as beyond the last slot.
+  __host__ __device__ int token(const Place& at, int slot) const {
+    if (!at.in_grid) {
+      const int token = at.part * width + slot;
+      return slot < width && token < prefix ? token : -1;
+    }
     const int y = slot / part_width, x = at.part * part_width + slot - y * part_width;
     if (y >= rows_per_tile || at.first_row + y >= down || x >= across) return -1;
     return prefix + (at.first_row + y) * across + x;
   }
   /// Whether every slot of a tile has a token.
-  __host__ __device__ bool full(const Place& at, int width) const {
+  __host__ __device__ bool full(const Place& at) const {
     if (!at.in_grid) return (at.part + 1) * width <= prefix;
     return rows_per_tile * part_width == width && (at.part + 1) * part_width <= across &&
            at.first_row + rows_per_tile <= down;
   }
 };
 
-/// `width`: slots of a tile.
+/// Tiles of `width` slots, or of three quarters of that where no more can be filled.
 inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width) {
   StreamColumns c{};
+  c.width = width;
   if (form == BiasForm::direct) {
     c.across = g.cols;
     c.down = g.rows;
@@ -64,6 +69,7 @@ inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width)
     c.parts = (g.cols + width - 1) / width;
     c.part_width = ((g.cols + c.parts - 1) / c.parts + 7) / 8 * 8;
     c.rows_per_tile = width / c.part_width;
+    if (c.rows_per_tile * c.part_width <= width / 4 * 3) c.width = width / 4 * 3;
   } else {
     c.across = g.tokens;
     c.down = 1;
@@ -73,9 +79,9 @@ inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width)
   }
   c.tiles_per_part = (c.down + c.rows_per_tile - 1) / c.rows_per_tile;
   c.grid_tiles = c.parts * c.tiles_per_part;
-  c.tiles = c.grid_tiles + (c.prefix + width - 1) / width;
-  c.whole = c.rows_per_tile * c.part_width == width && c.parts * c.part_width == c.across &&
-            c.down % c.rows_per_tile == 0 && c.prefix % width == 0;
+  c.tiles = c.grid_tiles + (c.prefix + c.width - 1) / c.width;
+  c.whole = c.rows_per_tile * c.part_width == c.width && c.parts * c.part_width == c.across &&
+            c.down % c.rows_per_tile == 0 && c.prefix % c.width == 0;
   return c;
 }
 

@@ -76,6 +76,10 @@ __device__ inline void load_pieces(std::uint32_t (&to)[4], std::uint32_t address
                : "r"(address));
 }
 
+/// Pieces of a tile in which a grid row, or a part of one, has `Wide`: see stream_columns.
+template <int Wide>
+inline constexpr int kTilePieces = Wide == 3 || Wide == 5 || Wide == 6 ? 6 : 8;
+
 /// Walks over the 8-wide pieces of a tile: how far along its grid row each is. `Wide`: pieces of a
 /// grid row (or its part) where that is known beforehand, else 0; known, nothing of it is left at
 /// run time.
@@ -110,7 +114,7 @@ __device__ float load_shared_number(std::uint32_t address) {
 template <class T, int Wide>
 struct RowsY {
   // Grid rows in a tile; 0: known at run time only.
-  static constexpr int kRows = Wide > 0 ? 8 / Wide : 0;
+  static constexpr int kRows = Wide > 0 ? kTilePieces<Wide> / Wide : 0;
   std::uint32_t address;
 
   __device__ explicit RowsY(const unsigned char* panels) {
@@ -176,7 +180,7 @@ struct NoTerms {
 /// is what the scores start from; y_i, one number a grid row, joins them when they become weights.
 template <class T, int Wide, bool InRegisters>
 struct StreamDirect {
-  static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
+  static constexpr int kPieces = kTilePieces<Wide>, kStored = Wide > 0 ? Wide : kPieces;
   const StreamColumns& columns;
   std::uint32_t high, low;  // the ratio's two parts, each on a diagonal
   bool in_two_parts;

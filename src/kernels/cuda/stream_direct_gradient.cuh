@@ -8,7 +8,7 @@ namespace sape2::kernels::cuda {
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
 struct StreamDirectGradient {
-  static constexpr int kPieces = 8, kStored = Wide > 0 ? Wide : kPieces;
+  static constexpr int kPieces = kTilePieces<Wide>, kStored = Wide > 0 ? Wide : kPieces;
   static constexpr int kRows = RowsY<T, Wide>::kRows;
   const BackwardParams& p;
   const StreamColumns& columns;

@@ -38,29 +38,21 @@ struct StreamDistance {
     row_norms[1] = norms[8];
   }
 
-  /// From products of vectors to squared distances, in place; `norms` are the columns'.
-  __device__ void squares(float (&products)[kPieces][4], const float* norms, int row,
-                          int first_column) const {
-    const Lane lane;
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 norm = *reinterpret_cast<const float2*>(norms + piece * 8 + 2 * lane.t);
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        products[piece][e] =
-            fmaf(-2.0F, products[piece][e], row_norms[e / 2] + (e % 2 ? norm.y : norm.x));
-    }
-    if (prefix > min(row - lane.g, first_column)) clear_prefix(products, row, first_column);
+  /// From a product of vectors to a squared distance, number e of a piece; `norms` are those of its
+  /// columns.
+  __device__ float square(float product, float2 norms, int e) const {
+    return fmaf(-2.0F, product, row_norms[e / 2] + (e % 2 ? norms.y : norms.x));
   }
-  /// Prefix tokens are at no distance: their squares become 0.
-  __device__ void clear_prefix(float (&square)[kPieces][4], int row, int first_column) const {
+  /// Prefix tokens are at no distance: what was made of their vectors becomes 0.
+  __device__ void clear_prefix(float (&c)[kPieces][4], int row, int first_column) const {
     const Lane lane;
+    if (prefix <= min(row - lane.g, first_column)) return;
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         if (row + e / 2 * 8 < prefix || first_column + piece * 8 + 2 * lane.t + e % 2 < prefix)
-          square[piece][e] = 0.0F;
+          c[piece][e] = 0.0F;
   }
 };
 

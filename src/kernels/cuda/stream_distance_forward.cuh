@@ -5,21 +5,33 @@
 #include "kernels/cuda/stream_distance.cuh"
 
 /// Attention forward on Hopper, distance form: one warpgroup takes 64 queries of a head and walks
-/// over all keys. A tile of keys and vectors makes room for the next one as soon as its products
-/// are done, its values once they are added up: that leaves the copies most of a tile's time, and
-/// room for three blocks on a multiprocessor.
+/// over all keys, three blocks a multiprocessor. Square roots and exponentials take longest, so
+/// products go on beside them: along x a tile ahead, the others from a tile's beginning on.
 namespace sape2::kernels::cuda {
 
-/// Places in shared memory, in bytes from its beginning.
+/// Places in shared memory, in bytes from its beginning. With a tile's y and keys come the next
+/// tile's x and the values of the tile before.
+template <int Steps>
 struct StreamDistanceForwardLayout {
-  enum Part { q, x, y, kParts };  // of the block's rows; of a tile's columns k stands for q
-  enum Barrier { rows, keys, keys_read, values, values_read, kBarriers };
-  static constexpr int kRows = 0;
-  static constexpr int kKeys = kRows + kParts * kStreamTile;
-  static constexpr int kValues = kKeys + kParts * kStreamTile;
-  static constexpr int kNorms = kValues + kStreamTile;  // squared lengths of x, behind them of y
-  static constexpr int kArrived = kNorms + 2 * kRowTile * 4;
-  static constexpr int kBytes = kArrived + kBarriers * 8;
+  enum Barrier { rows, arrived, read, kBarriers };
+  static constexpr int kVectorRow = Steps > 2 ? 128 : 64;
+  static constexpr int kVectorBytes = kRowTile * kVectorRow, kNormBytes = kRowTile * 4;
+  static constexpr int kOwnX = 0;
+  static constexpr int kOwnY = kOwnX + kVectorBytes;
+  static constexpr int kQueries = kOwnY + kVectorBytes;
+  static constexpr int kWeights = kQueries + kStreamTile;
+  static constexpr int kKeys = kWeights + kStreamTile;
+  static constexpr int kValues = kKeys + kStreamTile;
+  static constexpr int kY = kValues + kStreamTile;
+  static constexpr int kX = kY + kVectorBytes;            // of even tiles, of odd ones
+  static constexpr int kNorms = kX + 2 * kVectorBytes;    // squared lengths of x and y, likewise
+  static constexpr int kBarrier = kNorms + 4 * kNormBytes;
+  static constexpr int kBytes = kBarrier + kBarriers * 8;
+
+  __host__ __device__ static constexpr int x(int tile) { return kX + tile % 2 * kVectorBytes; }
+  __host__ __device__ static constexpr int norms(int tile, int axis) {
+    return kNorms + (tile % 2 * 2 + axis) * kNormBytes;
+  }
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -30,7 +42,7 @@ extern __shared__ __align__(kSharedAlignment) unsigned char distance_forward_mem
 /// `Steps`: sixteens of a vector's entries.
 template <class T, int Steps>
 struct StreamDistanceForward {
-  using Layout = StreamDistanceForwardLayout;
+  using Layout = StreamDistanceForwardLayout<Steps>;
   static constexpr int kColumns = kRowTile, kPieces = kColumns / 8;
   static constexpr float kAlmostZero = 1e-30F;
 
@@ -42,7 +54,7 @@ struct StreamDistanceForward {
   int warp;
   float scale, factor;  // of scores and of distances, times log2(e)
   LazySoftmax softmax;
-  float out[8][4] = {};
+  float out[8][4];
 
   __device__ explicit StreamDistanceForward(const StreamForward& all)
       : params(all),
@@ -57,129 +69,169 @@ struct StreamDistanceForward {
         scale((p.scale == 0.0F ? kAlmostZero : p.scale) * kLog2E),
         factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E) {}
 
-  __device__ static Tile<T> own(int part) {
-    return {distance_forward_memory + Layout::kRows + part * kStreamTile, kRowTile, 64};
+  __device__ static unsigned char* at(int place) { return distance_forward_memory + place; }
+  /// The matrix unit's names.
+  __device__ static std::uint64_t matrix(int place) {
+    return descriptor(shared_address(distance_forward_memory)) + place / 16;
   }
-  __device__ static Tile<T> other(int part) {
-    return {distance_forward_memory + Layout::kKeys + part * kStreamTile, kColumns, 64};
-  }
-  __device__ static Tile<T> values() {
-    return {distance_forward_memory + Layout::kValues, kColumns, 64};
-  }
-  __device__ static float* norms(int axis) {
-    return reinterpret_cast<float*>(distance_forward_memory + Layout::kNorms) + axis * kColumns;
+  __device__ static std::uint64_t vectors(int place) {
+    return descriptor<Layout::kVectorRow>(shared_address(distance_forward_memory)) + place / 16;
   }
   __device__ static CopyBarrier* barrier(int which) {
-    return reinterpret_cast<CopyBarrier*>(distance_forward_memory + Layout::kArrived) + which;
+    return reinterpret_cast<CopyBarrier*>(at(Layout::kBarrier)) + which;
   }
 
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {
     prefetch_maps(params.q, params.k, params.v, params.x, params.y, params.norm_x, params.norm_y);
-    for (const int copies : {Layout::rows, Layout::keys, Layout::values})
-      prepare_barrier(barrier(copies));
-    for (const int reads : {Layout::keys_read, Layout::values_read})
-      prepare_barrier(barrier(reads), kWarps);
+    prepare_barrier(barrier(Layout::rows));
+    for (const int each_warp : {Layout::arrived, Layout::read})
+      prepare_barrier(barrier(each_warp), kWarps);
   }
-  __device__ void load_rows() const {
-    expect_bytes(barrier(Layout::rows), Layout::kParts * kStreamTile);
-    copy_box(own(Layout::x).data, params.x, block.vectors(first_row), barrier(Layout::rows));
-    copy_box(own(Layout::y).data, params.y, block.vectors(first_row), barrier(Layout::rows));
-    copy_box(own(Layout::q).data, params.q, block.tokens(first_row), barrier(Layout::rows));
-  }
-  __device__ void load_keys(int tile) const {
+  __device__ void load_vectors(int place, int tile, int axis, CopyBarrier* to) const {
     const int first = tile * kColumns;
-    CopyBarrier* const to = barrier(Layout::keys);
-    expect_bytes(to, Layout::kParts * kStreamTile + 2 * kColumns * 4);
-    copy_box(other(Layout::x).data, params.x, block.vectors(first), to);
-    copy_box(norms(0), params.norm_x, block.notes(first, 1), to);
-    copy_box(other(Layout::y).data, params.y, block.vectors(first), to);
-    copy_box(norms(1), params.norm_y, block.notes(first, 1), to);
-    copy_box(other(Layout::q).data, params.k, block.tokens(first), to);
+    copy_box(at(place), axis ? params.y : params.x, block.vectors(first), to);
+    copy_box(at(Layout::norms(tile, axis)), axis ? params.norm_y : params.norm_x,
+             block.notes(first, 1), to);
   }
-  __device__ void load_values(int tile) const {
-    expect_bytes(barrier(Layout::values), kStreamTile);
-    copy_box(values().data, params.v, block.tokens(tile * kColumns), barrier(Layout::values));
+  /// What comes with a tile, a quarter by each warp.
+  __device__ void load(int tile, int quarter) const {
+    constexpr int kVectorsAndNorms = Layout::kVectorBytes + Layout::kNormBytes;
+    CopyBarrier* const to = barrier(Layout::arrived);
+    if (quarter == 0) {
+      expect_bytes(to, tile < tiles ? kVectorsAndNorms : 0);
+      if (tile < tiles) load_vectors(Layout::kY, tile, 1, to);
+    } else if (quarter == 1) {
+      expect_bytes(to, tile < tiles ? kStreamTile : 0);
+      if (tile < tiles) copy_box(at(Layout::kKeys), params.k, block.tokens(tile * kColumns), to);
+    } else if (quarter == 2) {
+      expect_bytes(to, tile > 0 ? kStreamTile : 0);
+      if (tile > 0)
+        copy_box(at(Layout::kValues), params.v, block.tokens((tile - 1) * kColumns), to);
+    } else {
+      expect_bytes(to, tile + 1 < tiles ? kVectorsAndNorms : 0);
+      if (tile + 1 < tiles) load_vectors(Layout::x(tile + 1), tile + 1, 0, to);
+    }
   }
-  /// Says that this warp has read a tile's part; once all have, one thread loads the next tile's.
-  /// Its whole warp waits: where lanes part, the compiler computes matrices' names lane by lane.
-  template <class Load>
-  __device__ void when_read(int which, int tile, Load load) const {
+  /// To begin with what was there before the launch in front, then what that one made.
+  __device__ void load_old() const {
+    expect_bytes(barrier(Layout::rows),
+                 3 * Layout::kVectorBytes + Layout::kNormBytes + kStreamTile);
+    copy_box(at(Layout::kQueries), params.q, block.tokens(first_row), barrier(Layout::rows));
+    load(0, 1);
+  }
+  __device__ void load_new() const {
+    CopyBarrier* const to = barrier(Layout::rows);
+    copy_box(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
+    load_vectors(Layout::x(0), 0, 0, to);
+    copy_box(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
+    for (const int quarter : {0, 2, 3}) load(0, quarter);
+  }
+  /// Once all warps' products of a tile are done, the next one may come. Warps stay whole: where
+  /// lanes part, the compiler computes matrices' names lane by lane.
+  __device__ void replace(int tile) const {
     __syncwarp();
-    if (is_chosen()) arrive(barrier(which));
-    if (warp != 0 || tile + 1 == tiles) return;
-    wait_for_boxes(barrier(which), tile);
-    if (is_chosen()) load();
+    if (is_chosen()) arrive(barrier(Layout::read));
+    wait_for_boxes(barrier(Layout::read), tile);
+    if (is_chosen()) load(tile + 1, warp);
   }
 
   // ------------------------------------------------------------------------------------ tiles
 
+  /// Squared lengths of a lane's columns, of half a tile.
+  struct Norms {
+    float2 of[kPieces / 2];
+  };
+  __device__ static Norms norms(int tile, int axis, int half) {
+    const float2* const from =
+        reinterpret_cast<const float2*>(at(Layout::norms(tile, axis))) + Lane().t;
+    Norms norms;
+#pragma unroll
+    for (int i = 0; i < kPieces / 2; ++i) norms.of[i] = from[(half * kPieces / 2 + i) * 4];
+    return norms;
+  }
+  /// From products to distances, of half a tile.
+  __device__ static void roots(float (&c)[kPieces][4], const StreamDistance<kPieces>& distance,
+                               const Norms& norms, int half) {
+#pragma unroll
+    for (int i = 0; i < kPieces / 2; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& number = c[half * kPieces / 2 + i][e];
+        number = root_of_distance(distance.square(number, norms.of[i], e));
+      }
+  }
+
+  /// Adds up a tile's values; there are none before the first tile's.
+  __device__ void start_values(int tile) {
+#pragma unroll
+    for (int k = 0; k < kColumns / 16; ++k)
+      shared_column_product<T>(out, matrix(Layout::kWeights) + 2 * k,
+                               matrix(Layout::kValues) + 128 * k, tile > 0 || k > 0);
+    commit_products();
+  }
+
   __device__ void run() {
-    const StreamDistance<kPieces> distance[2] = {{p, block.batch_head, row, 0},
-                                                 {p, block.batch_head, row, 1}};
-    // A tile's values are added up beside the next tile's products; before the first, nothing is.
-    FragmentA<T> weights[kPieces / 2] = {};
+    const StreamDistance<kPieces> along_x{p, block.batch_head, row, 0},
+        along_y{p, block.batch_head, row, 1};
+    float x[kPieces][4], length[kPieces][4], scores[kPieces][4];
+    const auto start_x = [&](int tile) {
+      begin_products();
+      start_row_product<T, Steps>(x, vectors(Layout::kOwnX), vectors(Layout::x(tile)));
+      commit_products();
+    };
     wait_for_boxes(barrier(Layout::rows), 0);
-    for (int tile = 0; tile < tiles; ++tile) {
-      float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4];
-      wait_for_boxes(barrier(Layout::values), max(tile - 1, 0));
-      wait_for_boxes(barrier(Layout::keys), tile);
+    start_x(0);
+    Norms first_norms = norms(0, 0, 0);
+    wait_for_products<0>();
+    hold(x);
+    for (int tile = 0;; ++tile) {
+      wait_for_boxes(barrier(Layout::arrived), tile);
       begin_products();
-      start_column_product<T>(out, weights, values());
-      commit_products();
-      start_row_product<Steps>(length, own(Layout::x), other(Layout::x));
-      commit_products();
-      start_row_product<Steps>(along_y, own(Layout::y), other(Layout::y));
-      commit_products();
-      wait_for_products<2>();
-      hold(out);
-      keep(weights);
-      begin_products();
-      start_row_product(scores, own(Layout::q), other(Layout::q));
-      commit_products();
-      if (tile > 0) when_read(Layout::values_read, tile - 1, [&] { load_values(tile); });
-      wait_for_products<2>();
+      start_row_product<T, Steps>(length, vectors(Layout::kOwnY), vectors(Layout::kY));
+      start_row_product<T>(scores, matrix(Layout::kQueries), matrix(Layout::kKeys));
+      start_values(tile - 1);
+      if (tile == tiles) break;
+      // Shared memory answers slowly beside products, so lengths are asked for a step ahead.
+      Norms next_norms = norms(tile, 0, 1);
+      roots(x, along_x, first_norms, 0);
+      first_norms = norms(tile, 1, 0);
+      roots(x, along_x, next_norms, 1);
+      wait_for_products<0>();
       hold(length);
-      roots(length, distance[0], 0, tile, row);
-      wait_for_products<1>();
-      hold(along_y);
-      roots(along_y, distance[1], 1, tile, row);
+      hold(scores);
+      hold(out);
+      next_norms = norms(tile, 1, 1);
+      replace(tile);
+      roots(length, along_y, first_norms, 0);
+      roots(length, along_y, next_norms, 1);
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) length[piece][e] += along_y[piece][e];
-      wait_for_products<0>();
-      hold(scores);
-      when_read(Layout::keys_read, tile, [&] { load_keys(tile + 1); });
+        for (int e = 0; e < 4; ++e) length[piece][e] += x[piece][e];
+      along_x.clear_prefix(length, row, tile * kColumns);
+      hold(x);
+      // Behind the last tile it is any tile's, and nobody asks for it.
+      start_x(tile + 1);
       if ((tile + 1) * kColumns > g.tokens) clear_padding(scores, tile);
-      float(&weighed)[kPieces][4] = along_y;
-      weigh(weighed, scores, length);
+      weigh(scores, length);
       if (softmax.overflows()) {
         follow(scores, length);
-        weigh(weighed, scores, length);
+        weigh(scores, length);
       }
       softmax.end_tile();
-#pragma unroll
-      for (int k = 0; k < kPieces / 2; ++k)
-        weights[k] = as_a<T>(weighed[2 * k], weighed[2 * k + 1]);
+      first_norms = norms(tile + 1, 0, 0);
+      // A warp multiplies none but its own weights.
+      publish_to_matrix_unit();
+      __syncwarp();
+      wait_for_products<0>();
+      hold(x);
     }
-    wait_for_boxes(barrier(Layout::values), tiles - 1);
-    begin_products();
-    start_column_product<T>(out, weights, values());
-    end_products();
+    wait_for_products<0>();
     hold(out);
   }
 
-  /// From products of an axis's vectors to distances.
-  __device__ static void roots(float (&c)[kPieces][4], const StreamDistance<kPieces>& distance,
-                               int axis, int tile, int row) {
-    distance.squares(c, norms(axis), row, tile * kColumns);
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) c[piece][e] = root_of_distance(c[piece][e]);
-  }
   /// Padding has no weight.
   __device__ void clear_padding(float (&scores)[kPieces][4], int tile) const {
     const int first = tile * kColumns + 2 * Lane().t;
@@ -194,15 +246,23 @@ struct StreamDistanceForward {
   __device__ float logit(float score, float length, float shift) const {
     return fmaf(score, scale, fmaf(length, factor, shift));
   }
-  __device__ void weigh(float (&weights)[kPieces][4], const float (&scores)[kPieces][4],
-                        const float (&length)[kPieces][4]) {
+  /// Leaves the weights in shared memory: registers are scarce.
+  __device__ void weigh(const float (&scores)[kPieces][4], const float (&length)[kPieces][4]) {
+    const Tile<T> to{at(Layout::kWeights), kRowTile, 64};
+    const std::uint32_t first = shared_address(
+        to.piece(threadIdx.x / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16));
     softmax.begin_tile();
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int k = 0; k < kPieces / 2; ++k) {
+      float weights[2][4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        weights[piece][e] =
+      for (int i = 0; i < 8; ++i) {
+        const int piece = 2 * k + i / 4, e = i % 4;
+        weights[i / 4][e] =
             softmax.weigh(logit(scores[piece][e], length[piece][e], softmax.shift[e / 2]), e);
+      }
+      store_fragment<T>(first ^ 32 * k, as_a<T>(weights[0], weights[1]));
+    }
   }
   /// Has the softmax go to the greatest logit so far.
   __device__ void follow(const float (&scores)[kPieces][4], const float (&length)[kPieces][4]) {
@@ -239,12 +299,9 @@ __global__ void __launch_bounds__(kThreads, 3)
   if (threadIdx.x == 0) forward.prepare();
   publish_to_copy_engine();
   __syncthreads();
-  if (threadIdx.x == 0) forward.load_values(0);
-  wait_for_previous();  // it made the vectors
-  if (threadIdx.x == 0) {
-    forward.load_rows();
-    forward.load_keys(0);
-  }
+  if (threadIdx.x == 0) forward.load_old();
+  wait_for_previous();
+  if (threadIdx.x == 0) forward.load_new();
   forward.run();
   let_next_begin();
   forward.store();

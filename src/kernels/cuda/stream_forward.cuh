@@ -28,11 +28,12 @@ struct ScoreSoftmax : LazySoftmax {
 
   __device__ explicit ScoreSoftmax(float s) : scale(s) {}
 
-  template <class Terms>
-  __device__ void weigh_tile(float (&weights)[8][4], const float (&scores)[8][4], Terms terms) {
+  template <int Pieces, class Terms>
+  __device__ void weigh_tile(float (&weights)[Pieces][4], const float (&scores)[Pieces][4],
+                             Terms terms) {
     begin_tile();
 #pragma unroll
-    for (int piece = 0; piece < 8; ++piece) {
+    for (int piece = 0; piece < Pieces; ++piece) {
       float base[2] = {shift[0], shift[1]};
       if constexpr (!std::is_same_v<Terms, NoTerms>) {
         terms.next(base);
@@ -44,11 +45,11 @@ struct ScoreSoftmax : LazySoftmax {
         weights[piece][e] = weigh(fmaf(scores[piece][e], scale, base[e / 2]), e);
     }
   }
-  template <class Terms>
-  __device__ void follow(const float (&scores)[8][4], Terms terms, float (&out)[8][4]) {
+  template <int Pieces, class Terms>
+  __device__ void follow(const float (&scores)[Pieces][4], Terms terms, float (&out)[8][4]) {
     float greatest[2] = {-INFINITY, -INFINITY};
 #pragma unroll
-    for (int piece = 0; piece < 8; ++piece) {
+    for (int piece = 0; piece < Pieces; ++piece) {
       float base[2];
       terms.next(base);
 #pragma unroll
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   using Layout = StreamForwardLayout<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
-  constexpr int kPieces = 8;
+  constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base;
   const auto& g = p.geometry;
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward> keys{
       params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
-  if (columns.part_width * columns.rows_per_tile < kRowTile)
+  if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.k, params.v);

@@ -3,21 +3,21 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/stream_direct.cuh"
 
-/// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias a
-/// tile of grid rows, see StreamColumns), walks over all queries and gathers dk and dv. No bias, or
-/// the direct form.
+/// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias
+/// eights of grid rows, see StreamEights), walks over all queries and gathers dk and dv. No bias,
+/// or the direct form.
 namespace sape2::kernels::cuda {
 
-template <BiasForm Form>
+/// `Rows`: entries of y that come with a tile of queries, among which the block's grid rows are.
+template <BiasForm Form, int Rows>
 struct StreamKeysLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
   static constexpr int kColumns = kStreamColumns;
   static constexpr int kStages = kDirect ? 2 : 3;
   static constexpr int kTileBytes = kColumns * 128;
-  // Of the tile's queries: q, dout; x; y of the eight grid rows among which the block's are; pairs
-  // of log2(Σ e^logit) and dout · out.
+  // Of the tile's queries: q, dout; x; y; pairs of log2(Σ e^logit) and dout · out.
   static constexpr int kX = 2 * kTileBytes, kY = kX + (kDirect ? kTileBytes : 0);
-  static constexpr int kYBytes = kDirect ? kColumns * 16 : 0;
+  static constexpr int kYBytes = kDirect ? kColumns * Rows * 2 : 0;
   static constexpr int kNotes = kY + kYBytes, kNoteBytes = kColumns * 8;
   static constexpr int kCopied = kNotes + kNoteBytes;
   static constexpr int kStageBytes = round_up(kCopied, kSharedAlignment);
@@ -28,15 +28,17 @@ struct StreamKeysLayout {
 
 /// The bias of a warp's 16 keys, whose eights each stand in one grid row, and a tile of queries:
 /// products of what each key takes of a query's vectors with those vectors.
-template <class T>
+template <class T, int Rows>
 struct KeysBias {
+  static constexpr int kEights = Rows / 8;
   std::uint32_t x_address, y_address;  // of this lane's row in the first tile
   // Of A: the ratio where a key takes from, its high part and what that lacks.
   FragmentA<T> x[2];  // the first eight keys' place and the second's
-  std::uint32_t y[2][2];
+  std::uint32_t y[2][kEights][2];
   bool in_two_parts;
 
-  __device__ KeysBias(float ratio, const StreamColumns& keys, const StreamColumns::Place& own,
+  /// `first_row`: the grid row of y's first entry.
+  __device__ KeysBias(float ratio, const StreamEights& keys, int tile, int first_row,
                       const unsigned char* tile_x, const unsigned char* tile_y) {
     const Lane lane;
     const InTwoParts<T> parts(ratio);
@@ -44,26 +46,30 @@ struct KeysBias {
     int place[2];  // along the grid row, in pieces of eight
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int slot = threadIdx.x / 32 * 16 + half * 8, row = slot / keys.part_width;
-      const bool patches =
-          own.in_grid && row < keys.rows_per_tile && own.first_row + row < keys.down;
-      place[half] = patches ? (slot - row * keys.part_width) / 8 : 0;
-      const int down = patches ? own.first_row % 8 + row : -1;  // among the eight of y
+      const auto own = keys.place(tile, threadIdx.x / 32 * 2 + half);
+      const bool patches = own.in_grid && own.row < keys.down;
+      place[half] = patches ? own.column / 8 : 0;
+      const int down = patches ? own.row - first_row : -1;
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
         const float value = part == 0 ? parts.high : parts.low;
         x[part].r[half] = x[part].r[2 + half] = 0;
         x[part].r[3 * half] = patches ? on_diagonal<T>(value) : 0;
-        y[part][half] =
-            pack<T>(down == 2 * lane.t ? value : 0.0F, down == 2 * lane.t + 1 ? value : 0.0F);
+#pragma unroll
+        for (int eight = 0; eight < kEights; ++eight) {
+          const int entry = 8 * eight + 2 * lane.t;
+          y[part][eight][half] =
+              pack<T>(down == entry ? value : 0.0F, down == entry + 1 ? value : 0.0F);
+        }
       }
     }
     // Lanes 0 … 7 and 16 … 23 give queries' rows at the first eight keys' place, the others at the
-    // second's; of y, 32 queries' rows.
+    // second's; of y, 32 queries' rows, or the two eights of 16 queries'.
     const int number = threadIdx.x % 32, query = number / 16 * 8 + number % 8;
     x_address = shared_address(tile_x) + query * 128 +
                 ((number / 8 % 2 ? place[1] : place[0]) ^ query % 8) * 16;
-    y_address = shared_address(tile_y) + number * 16;
+    y_address =
+        shared_address(tile_y) + (kEights == 1 ? number * 16 : query * 32 + number / 8 % 2 * 16);
   }
   __device__ void start(float (&c)[8][4], int offset) const {
     add<true>(c, offset, x[0], y[0]);
@@ -71,18 +77,21 @@ struct KeysBias {
   }
   template <bool First>
   __device__ void add(float (&c)[8][4], int offset, const FragmentA<T>& by_x,
-                      const std::uint32_t (&by_y)[2]) const {
+                      const std::uint32_t (&by_y)[kEights][2]) const {
     constexpr float kNothing[4] = {};
+    constexpr int kAtOnce = 4 / kEights;  // eights of queries a load brings
 #pragma unroll
-    for (int four = 0; four < 2; ++four) {
+    for (int piece = 0; piece < 8; piece += kAtOnce) {
       std::uint32_t queries[4];
-      load_pieces(queries, y_address + offset + four * 32 * 16);
+      load_pieces(queries, y_address + offset + piece * 8 * Rows * 2);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if constexpr (First) {
-          multiply_onto<T>(c[4 * four + i], by_y[0], by_y[1], queries[i], kNothing);
+        const auto& by = by_y[i % kEights];
+        float(&to)[4] = c[piece + i / kEights];
+        if (First && i % kEights == 0) {
+          multiply_onto<T>(to, by[0], by[1], queries[i], kNothing);
         } else {
-          multiply_add_eight<T>(c[4 * four + i], by_y[0], by_y[1], queries[i]);
+          multiply_add_eight<T>(to, by[0], by[1], queries[i]);
         }
       }
     }
@@ -96,18 +105,18 @@ struct KeysBias {
   }
 };
 
-template <class T, BiasForm Form>
+template <class T, BiasForm Form, int Rows>
 __global__ void __launch_bounds__(kThreads, 3)
     stream_keys_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Layout = StreamKeysLayout<Form>;
+  using Layout = StreamKeysLayout<Form, Rows>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
-  const auto& keys = params.columns;
+  const auto& keys = params.eights;
   const int row_tiles = kDirect ? keys.tiles : g.padded_tokens / kRowTile;
   const int tiles = (g.tokens + kColumns - 1) / kColumns;
   const StreamBlock block(g, row_tiles);
@@ -124,8 +133,9 @@ __global__ void __launch_bounds__(kThreads, 3)
     return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
   };
 
-  StreamColumns::Place own{};
-  if constexpr (kDirect) own = keys.place(block.row_tile);
+  StreamEights::Place own{};  // of the first eight
+  if constexpr (kDirect) own = keys.place(block.row_tile, 0);
+  const int first_entry = own.row / 8 * 8;  // of y
   const int first_row = block.row_tile * kRowTile;
   // The launch before makes them.
   const auto load_notes = [&](int tile) {
@@ -145,44 +155,44 @@ __global__ void __launch_bounds__(kThreads, 3)
       copy_box(to + Layout::kTileBytes, params.dout, block.tokens(first), barrier);
     } else if (share == 2) {
       if constexpr (kDirect)
-        copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.first_row / 8 * 8),
-                 barrier);
+        copy_box(to + Layout::kY, params.y_rows, block.vectors(first, first_entry), barrier);
     } else if constexpr (kDirect) {
-      copy_box(to + Layout::kX, params.x,
-               block.vectors(first, own.in_grid ? own.part * keys.part_width : 0), barrier);
+      copy_box(to + Layout::kX, params.x, block.vectors(first, own.part * keys.part_width),
+               barrier);
     }
   };
-  if (kDirect && keys.part_width * keys.rows_per_tile < kRowTile)
-    clear_shared(rows, Layout::kRowBytes);
   if (threadIdx.x == 0) {
-    prefetch_maps(kDirect ? params.k : params.k_rows, kDirect ? params.v : params.v_rows, params.q,
-                  params.dout, params.notes);
-    if constexpr (kDirect) prefetch_maps(params.x, params.y_eight);
+    prefetch_maps(params.k_rows, params.v_rows, params.q, params.dout, params.notes);
+    if constexpr (kDirect) prefetch_maps(params.x, params.y_rows);
     for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived + i);
   }
   publish_to_copy_engine();
   __syncthreads();
   if (threadIdx.x == 0) {
-    if constexpr (kDirect) {
-      const auto box = keys_box(block, keys, own, kRowTile);
-      expect_bytes(rows_arrived, 2 * keys_box_bytes(keys, own, kRowTile));
-      copy_box(k_rows.data, own.in_grid ? params.k : params.k_prefix, box, rows_arrived);
-      copy_box(v_rows.data, own.in_grid ? params.v : params.v_prefix, box, rows_arrived);
-    } else {
-      expect_bytes(rows_arrived, Layout::kRowBytes);
+    expect_bytes(rows_arrived, Layout::kRowBytes);
+    if constexpr (!kDirect) {
       copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
       copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
     }
-    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile)
-      for (int share = 0; share < kWarps; ++share) load_tile(tile, share);
+  }
+  if (threadIdx.x % 32 == 0) {
+    // An eight's last rows may be other keys', and nobody reads what comes of them.
+    if constexpr (kDirect)
+      for (int eight = 2 * warp; eight < 2 * warp + 2; ++eight) {
+        const auto box = block.tokens(keys.first_token(keys.place(block.row_tile, eight)));
+        copy_box(k_rows.data + eight * 1024, params.k_rows, box, rows_arrived);
+        copy_box(v_rows.data + eight * 1024, params.v_rows, box, rows_arrived);
+      }
+    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_tile(tile, warp);
   }
   wait_for_previous();
   if (threadIdx.x == 0)
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_notes(tile);
 
   const float scale = p.scale * kLog2E;
-  [[maybe_unused]] const KeysBias<T> bias(kDirect ? bias_ratio(p, block.head) : 0.0F, keys, own,
-                                          stages + Layout::kX, stages + Layout::kY);
+  [[maybe_unused]] const KeysBias<T, Rows> bias(kDirect ? bias_ratio(p, block.head) : 0.0F, keys,
+                                                block.row_tile, first_entry, stages + Layout::kX,
+                                                stages + Layout::kY);
   float weight[kPieces][4], gradient[kPieces][4], dk[8][4] = {}, dv[8][4] = {};
   FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
   const auto prepare_scores = [&](int tile) {
@@ -281,7 +291,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   for (int half = 0; half < 2; ++half) {
     const int slot = warp * 16 + lane.g + 8 * half;
     int token = first_row + slot < g.tokens ? first_row + slot : -1;
-    if constexpr (kDirect) token = keys.token(own, slot, kRowTile);
+    if constexpr (kDirect) token = keys.token(keys.place(block.row_tile, slot / 8), slot % 8);
     if (token < 0) continue;
     if (params.base.dk.data != nullptr)
       store_row(head_of<T>(params.base.dk, block.image, block.head).row(token), dk, half, p.scale,

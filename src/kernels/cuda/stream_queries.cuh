@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   using Layout = StreamQueriesLayout<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
-  constexpr int kPieces = 8;
+  constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
   extern __shared__ unsigned char unaligned[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
   const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamBackward> keys{
       params, block, rings, arrived};
-  if (columns.part_width * columns.rows_per_tile < kRowTile)
+  if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.dout, params.k, params.v);

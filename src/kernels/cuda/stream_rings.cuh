@@ -48,9 +48,8 @@ struct KeyValueRings {
     if (number >= columns.tiles) return;
     if constexpr (Form == BiasForm::direct) {
       const auto at = columns.place(number);
-      expect_bytes(barrier, keys_box_bytes(columns, at, kRowTile));
-      copy_box(to.data, at.in_grid ? grid : prefix, keys_box(block, columns, at, kRowTile),
-               barrier);
+      expect_bytes(barrier, keys_box_bytes(columns, at));
+      copy_box(to.data, at.in_grid ? grid : prefix, keys_box(block, columns, at), barrier);
     } else {
       expect_bytes(barrier, kTile);
       copy_box(to.data, grid, block.tokens(number * kRowTile), barrier);

@@ -42,13 +42,12 @@ struct StreamBlock {
 
 /// Where a tile of keys is copied from.
 __device__ inline BoxPlace keys_box(const StreamBlock& block, const StreamColumns& columns,
-                                    const StreamColumns::Place& at, int width) {
-  if (!at.in_grid) return block.tokens(at.part * width);
+                                    const StreamColumns::Place& at) {
+  if (!at.in_grid) return block.tokens(at.part * columns.width);
   return {0, at.part * columns.part_width, at.first_row, block.head, block.image};
 }
-__device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamColumns::Place& at,
-                                     int width) {
-  return (at.in_grid ? columns.part_width * columns.rows_per_tile : width) * 128;
+__device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamColumns::Place& at) {
+  return (at.in_grid ? columns.part_width * columns.rows_per_tile : columns.width) * 128;
 }
 
 /// Slots that no copy fills must hold zeros: a weight of 0 does not silence what is no number.
@@ -66,7 +65,7 @@ struct ColumnMask {
   /// Puts `empty` where there is no token.
   __device__ void apply(float (&c)[Pieces][4], const StreamColumns& columns,
                         const StreamColumns::Place& at, float empty) {
-    if (columns.whole || columns.full(at, Pieces * 8)) return;
+    if (columns.whole || columns.full(at)) return;
     if (!at.in_grid || at.first_row == 0 || at.first_row + columns.rows_per_tile > columns.down)
       find(columns, at);
 #pragma unroll
@@ -80,7 +79,7 @@ struct ColumnMask {
     tokens = 0;
 #pragma unroll 1
     for (int i = 0; i < 2 * Pieces; ++i)
-      if (columns.token(at, i / 2 * 8 + first + i % 2, Pieces * 8) >= 0) tokens |= 1U << i;
+      if (columns.token(at, i / 2 * 8 + first + i % 2) >= 0) tokens |= 1U << i;
   }
 };
 

@@ -103,10 +103,10 @@ __device__ void shared_product(float (&c)[8][4], std::uint64_t a, std::uint64_t 
     SAPE2_SHARED_PRODUCT_64("f16", "0");
   }
 }
-/// c += a · b, sixteen of k along the rows of b.
+/// c = (or +=) a · b, sixteen of k along the rows of b.
 template <class T>
-__device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b) {
-  constexpr int add = 1;
+__device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b,
+                                      int add = 1) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_SHARED_PRODUCT_64("bf16", "1");
   } else {
@@ -114,6 +114,28 @@ __device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::ui
   }
 }
 #undef SAPE2_SHARED_PRODUCT_64
+
+#define SAPE2_SHARED_PRODUCT_48(TYPE)                                                             \
+  asm volatile(                                                                                   \
+      "{.reg .pred p; setp.ne.b32 p, %26, 0;\n"                                                   \
+      "wgmma.mma_async.sync.aligned.m64n48k16.f32." TYPE "." TYPE                                 \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "   \
+      "%19, %20, %21, %22, %23}, %24, %25, p, 1, 1, 0, 0;}\n"                                     \
+      : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), \
+        "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), \
+        "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), \
+        "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3])  \
+      : "l"(a), "l"(b), "r"(add))
+/// c = (or +=) a · bᵀ, sixteen of k, 48 columns, both from shared memory.
+template <class T>
+__device__ void shared_product(float (&c)[6][4], std::uint64_t a, std::uint64_t b, int add) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_SHARED_PRODUCT_48("bf16");
+  } else {
+    SAPE2_SHARED_PRODUCT_48("f16");
+  }
+}
+#undef SAPE2_SHARED_PRODUCT_48
 
 #define SAPE2_SHARED_PRODUCT_32(TYPE, TURN)                                                       \
   asm volatile(                                                                                   \

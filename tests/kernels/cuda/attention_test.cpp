@@ -461,6 +461,43 @@ TEST_P(CudaAttention, NotANumberStaysInItsImage) {
     }
 }
 
+// Gradients over distances go beyond what float16 holds.
+TEST_P(CudaAttention, NearlyEqualVectorsUnderLargeGradients) {
+  Random random(8);
+  for (const auto [rows, cols, head_size] :
+       {std::array{6, 7, 32}, {8, 8, 64}, {18, 19, 64}, {5, 40, 64}}) {
+    Problem p;
+    p.shape = {1, 2, rows, cols, 1, head_size};
+    p.has_tables = false;
+    p = filled(p, random);
+    for (double& x : p.dout) x *= 1000;
+    for (auto& axis : p.vectors)
+      for (double& x : axis) x *= 2e-5;
+    const auto problem = rounded_problem(p, GetParam());
+    SCOPED_TRACE(described(problem));
+    const auto ours = run_on_gpu(problem, GetParam(), false);
+    for (const auto* gradients : {&ours.dq, &ours.dk, &ours.dvectors[0], &ours.dvectors[1]})
+      for (const double x : *gradients) ASSERT_TRUE(std::isfinite(x));
+  }
+}
+
+TEST_P(CudaAttention, InfiniteValuesStayInTheirColumn) {
+  Random random(9);
+  for (const auto [rows, cols] : {std::array{9, 20}, {18, 19}, {5, 40}})
+    for (const std::int64_t token : {3, 100}) {
+      Problem p;
+      p.shape = {1, 1, rows, cols, 1, 64};
+      p.positions = default_positions(p);
+      p = filled(p, random);
+      p.v[token * 64 + 7] = INFINITY;
+      const auto problem = rounded_problem(p, GetParam());
+      SCOPED_TRACE(described(problem));
+      const auto ours = run_on_gpu(problem, GetParam(), false);
+      for (std::size_t i = 0; i < ours.out.size(); ++i)
+        ASSERT_EQ(std::isfinite(ours.out[i]), i % 64 != 7) << i;
+    }
+}
+
 // Eleven bits instead of 24, and only where they were asked for.
 TEST(CudaTf32, IsASwitch) {
   if (!has_gpu()) GTEST_SKIP() << "there is no GPU here";

@@ -1,5 +1,5 @@
 // How the streaming kernels cut tokens into tiles; needs no GPU.
-#include "kernels/cuda/stream_columns.h"
+#include "kernels/cuda/stream_eights.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,9 @@
 namespace sape2::kernels::cuda {
 namespace {
 
-constexpr int kGrids[][3] = {{1, 1, 0},  {64, 64, 0},  {32, 32, 1}, {33, 9, 5},
-                             {5, 64, 1}, {17, 40, 70}, {3, 128, 0}, {20, 17, 64}};
+constexpr int kGrids[][3] = {{1, 1, 0},   {64, 64, 0},  {32, 32, 1}, {33, 9, 5},
+                             {5, 64, 1},  {17, 40, 70}, {3, 128, 0}, {20, 17, 64},
+                             {37, 37, 0}, {70, 24, 49}, {9, 100, 5}};
 
 Geometry geometry(const int (&grid)[3]) {
   Geometry g{};
@@ -31,13 +32,13 @@ TEST(StreamColumns, EveryTokenStandsInOneSlot) {
           const auto at = columns.place(tile);
           int used = 0;
           for (int slot = 0; slot < width; ++slot) {
-            const int token = columns.token(at, slot, width);
+            const int token = columns.token(at, slot);
             ASSERT_LT(token, g.tokens);
             if (token < 0) continue;
             ++used;
             ++seen[token];
           }
-          EXPECT_EQ(columns.full(at, width), used == width) << "tile " << tile;
+          EXPECT_EQ(columns.full(at), used == columns.width) << "tile " << tile;
         }
         EXPECT_EQ(seen, std::vector<int>(g.tokens, 1))
             << g.rows << "×" << g.cols << "+" << g.prefix;
@@ -57,7 +58,7 @@ TEST(StreamColumns, WalkingMeetsEveryTile) {
           EXPECT_EQ(walked.part, at.part);
           EXPECT_EQ(walked.first_row, at.first_row);
           EXPECT_EQ(walked.in_grid, at.in_grid);
-          whole = whole && columns.full(at, width);
+          whole = whole && columns.full(at);
         }
         EXPECT_EQ(columns.whole, whole);
       }
@@ -73,7 +74,7 @@ TEST(StreamColumns, TilesHaveTheSlotsOfTheOneAbove) {
           const auto at = columns.place(tile), above = columns.place(tile - 1);
           if (at.first_row == 0 || at.first_row + columns.rows_per_tile > columns.down) continue;
           for (int slot = 0; slot < width; ++slot)
-            EXPECT_EQ(columns.token(at, slot, width) < 0, columns.token(above, slot, width) < 0);
+            EXPECT_EQ(columns.token(at, slot) < 0, columns.token(above, slot) < 0);
         }
       }
 }
@@ -86,13 +87,39 @@ TEST(StreamColumns, DirectFormKeepsGridColumnsInTheirSlots) {
     for (int tile = 0; tile < columns.grid_tiles; ++tile) {
       const auto at = columns.place(tile);
       for (int slot = 0; slot < 64; ++slot) {
-        const int token = columns.token(at, slot, 64);
+        const int token = columns.token(at, slot);
         if (token < 0) continue;
         const int patch = token - g.prefix;
         EXPECT_EQ(patch % g.cols, at.part * columns.part_width + slot % columns.part_width);
         EXPECT_EQ(patch / g.cols, at.first_row + slot / columns.part_width);
       }
     }
+  }
+}
+
+/// Keys along rows: each in one place, an eight of them in one grid row, and a tile's grid rows
+/// among as many entries of y as come with it.
+TEST(StreamEights, EveryTokenStandsInOneEight) {
+  for (const auto& grid : kGrids) {
+    const auto g = geometry(grid);
+    const auto eights = stream_eights(g, stream_columns(g, BiasForm::direct, 64));
+    std::vector<int> seen(g.tokens);
+    for (int tile = 0; tile < eights.tiles; ++tile) {
+      const int first_entry = eights.place(tile, 0).row / 8 * 8;
+      for (int eight = 0; eight < StreamEights::kInTile; ++eight) {
+        const auto at = eights.place(tile, eight);
+        EXPECT_EQ(at.part, eights.place(tile, 0).part);
+        EXPECT_LT(at.row - first_entry, eights.crosses_eights() ? 16 : 8);
+        for (int key = 0; key < 8; ++key) {
+          const int token = eights.token(at, key);
+          if (token < 0) continue;
+          ASSERT_LT(token, g.tokens);
+          ++seen[token];
+          if (at.in_grid) EXPECT_EQ((token - g.prefix) / g.cols, at.row);
+        }
+      }
+    }
+    EXPECT_EQ(seen, std::vector<int>(g.tokens, 1)) << g.rows << "×" << g.cols << "+" << g.prefix;
   }
 }
 
