@@ -102,33 +102,36 @@ __device__ void load_lines(unsigned char* tile, const UsualTensor<const T>& from
 /// when there is time to wait for them.
 template <class T, class Lines>
 struct UsualTable {
-  static constexpr int kQuads = kUsualHead / 4;
-  static constexpr int kPieces = Lines::kTableRows * kQuads, kStep = Lines::kThreads;
-  static constexpr int kSweeps = (kPieces + kStep - 1) / kStep;
-  float4 quads[kSweeps];
+  static constexpr int kPieces = kUsualHead / 8, kStep = Lines::kThreads / kPieces;
+  static constexpr int kSweeps = (Lines::kTableRows + kStep - 1) / kStep;
+  int row, piece;  // of the thread's first eight numbers; the next ones are kStep rows further
+  float4 quads[kSweeps][2];
 
-  __device__ UsualTable(const StageOneParams& p, const UsualBlock& block, int axis_index) {
+  __device__ UsualTable(const StageOneParams& p, const UsualBlock& block, int axis_index)
+      : row(threadIdx.x / kPieces), piece(threadIdx.x % kPieces) {
     const AxisLines& axis = block.axis;
-    const int begin = Lines::table_begin(axis.length);
+    const int from_first = row - Lines::table_begin(axis.length);
     const auto* const from =
         reinterpret_cast<const float4*>(p.tables[0][axis_index] + block.head * p.table_head_stride +
-                                        std::int64_t(axis.table_first - begin) * kUsualHead);
+                                        (axis.table_first + from_first) * kUsualHead + piece * 8);
 #pragma unroll
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
-      const int i = sweep * kStep + threadIdx.x;
-      const bool used = unsigned(i / kQuads - begin) < unsigned(axis.positions);
-      quads[sweep] = used ? from[i] : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+      const bool used = unsigned(from_first + sweep * kStep) < unsigned(axis.positions);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        quads[sweep][half] = used ? from[sweep * kStep * kUsualHead / 4 + half]
+                                  : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     }
   }
   __device__ void keep(unsigned char* tile) const {
 #pragma unroll
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
-      const int i = sweep * kStep + threadIdx.x, row = i / kQuads;
-      if (kPieces % kStep != 0 && i >= kPieces) break;
-      const float4& quad = quads[sweep];
-      *reinterpret_cast<uint2*>(tile + LanePlaces<kUsualHead>::place(row, i % kQuads / 2) +
-                                i % 2 * 8) =
-          make_uint2(pack<T>(quad.x, quad.y), pack<T>(quad.z, quad.w));
+      const int own_row = row + sweep * kStep;
+      if (Lines::kTableRows % kStep != 0 && own_row >= Lines::kTableRows) break;
+      const auto& [left, right] = quads[sweep];
+      *reinterpret_cast<uint4*>(tile + LanePlaces<kUsualHead>::place(own_row, piece)) =
+          make_uint4(pack<T>(left.x, left.y), pack<T>(left.z, left.w), pack<T>(right.x, right.y),
+                     pack<T>(right.z, right.w));
     }
   }
 };
@@ -149,18 +152,18 @@ __device__ void usual_scores(float (&score)[Pieces][4], std::uint32_t queries, s
 
 /// a·table of a warp's patches over their window. `source`: LanePlaces::a of the warp's rows;
 /// `table`: LanePlaces::b_rows of the window's.
-template <class T, class Lines>
+template <class T, int Window, int Pitch>
 __device__ void usual_values(float* values, std::uint32_t source, std::uint32_t table) {
   const Lane lane;
   const RowsAsA<T, kUsualHead> a(source);
-  float* const to = values + lane.g * Lines::kValuePitch + 2 * lane.t;
+  float* const to = values + lane.g * Pitch + 2 * lane.t;
 #pragma unroll
-  for (int column = 0; column < Lines::kWindow; column += 16) {
+  for (int column = 0; column < Window; column += 16) {
     float c[2][4];
     multiply(c, a, table + column * kRowBytes<kUsualHead>);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      *reinterpret_cast<float2*>(to + i % 2 * 8 * Lines::kValuePitch + column + i / 2 * 8) =
+      *reinterpret_cast<float2*>(to + i % 2 * 8 * Pitch + column + i / 2 * 8) =
           make_float2(c[i / 2][i % 2 * 2], c[i / 2][i % 2 * 2 + 1]);
   }
 }

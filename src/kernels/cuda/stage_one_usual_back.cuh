@@ -11,18 +11,20 @@ namespace sape2::kernels::cuda {
 /// like them.
 template <class Lines>
 struct UsualWork {
-  static constexpr int kLinePitch = Lines::kLong + 4;        // numbers
+  // Numbers. Along Span::between the next patch's positions begin one lower.
+  static constexpr int kValuePitch = Lines::kWindow + (Lines::kSuffix ? 4 : 8);
+  static constexpr int kLinePitch = Lines::kLong + 4;
   static constexpr int kScorePitch = 2 * Lines::kLong + 16;  // bytes
   static constexpr int kRowPitch = 2 * kUsualHead + 16;
   static constexpr int kBinPitch = 2 * Lines::kWindow + 16;
 
-  static constexpr int kGradients = 16 * Lines::kValuePitch * 4;  // where they begin
+  static constexpr int kGradients = 16 * kValuePitch * 4;  // where they begin
   static constexpr int kStaging = 16 * kScorePitch;
   static constexpr int kBytes =
       round_up(std::max(kGradients + 16 * kLinePitch * 2, kStaging + 16 * kRowPitch), 128);
   static constexpr int kBinBytes = 16 * kBinPitch;
 
-  static_assert(Lines::kValuePitch >= kLinePitch);
+  static_assert(kValuePitch >= kLinePitch);
 
   /// Where a pair of numbers along a line is kept: the line's first half as it is, then the second
   /// from the line's end on.
@@ -141,8 +143,9 @@ __device__ void spread_over_bins(const unsigned char* work, unsigned char* bins,
   const auto* const gradients =
       reinterpret_cast<const uint2*>(reinterpret_cast<const T*>(work + Work::kGradients) + begin);
 
-  const float sign = falling ? -1.0F : 1.0F;
-  const int step = falling ? -1 : 1;
+  // Worked out, since of a choice the compiler would make two additions wherever there is one.
+  const int step = Lines::kSuffix ? 2 * half - 1 : 1 - 2 * half;
+  const float sign = static_cast<float>(step);
   const Floor start(sign * positions[0].x);
   float base = -start.value;
   T* at = reinterpret_cast<T*>(bins + row * Work::kBinPitch) +
@@ -233,51 +236,5 @@ __device__ void clear_own_place(float (&x)[Pieces][4], int own) {
       }
   }
 }
-
-/// Where 16 rows of a tensor are, as they are read and written: every fourth by one lane, 16 bytes
-/// each.
-template <class T>
-struct UsualRows {
-  T* at;
-  int step;
-  int left;  // of the lane's rows 0, 4, 8, 12 those below this one exist
-  uint4 old[4];
-
-  __device__ UsualRows(const UsualTensor<T>& to, const AxisLines& axis, int line, int place) {
-    const int lane = threadIdx.x % 32;
-    at = to.data + (line * to.across + (place + lane / 8) * to.along + lane % 8 * 8);
-    step = 4 * to.along;
-    left = line < axis.lines ? axis.length - place - lane / 8 : 0;
-  }
-  /// From the cache that all multiprocessors share: another launch may just have written there.
-  __device__ void read() {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (4 * i < left) old[i] = __ldcg(reinterpret_cast<const uint4*>(at + i * step));
-  }
-  /// Adds a result to what was read, by way of shared memory.
-  __device__ void add(const float (&c)[kUsualHead / 8][4], unsigned char* staging, int pitch) {
-    const Lane lane;
-    const int index = threadIdx.x % 32;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int piece = 0; piece < kUsualHead / 8; ++piece)
-        *reinterpret_cast<std::uint32_t*>(staging + (lane.g + 8 * half) * pitch + piece * 16 +
-                                          lane.t * 4) =
-            pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint4 x =
-          *reinterpret_cast<const uint4*>(staging + (index / 8 + 4 * i) * pitch + index % 8 * 16);
-      if (4 * i < left)
-        *reinterpret_cast<uint4*>(at + i * step) =
-            make_uint4(add_pairs<T>(old[i].x, x.x), add_pairs<T>(old[i].y, x.y),
-                       add_pairs<T>(old[i].z, x.z), add_pairs<T>(old[i].w, x.w));
-    }
-    __syncwarp();
-  }
-};
 
 }  // namespace sape2::kernels::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/stage_one_usual_back.cuh"
+#include "kernels/cuda/stage_one_usual_rows.cuh"
 #include "kernels/cuda/stage_one_usual_sums.cuh"
 
 #include <utility>
@@ -8,11 +9,22 @@
 /// Stage 1 backward for usual calls, one axis a launch; see stage_one_backward.cuh.
 namespace sape2::kernels::cuda {
 
+/// What a block has room for in shared memory, so that as many as registers allow run at once.
 template <class Lines>
-inline constexpr int kUsualBackwardBytes = 2 * Lines::kTileBytes + Lines::kTableBytes +
-                                           Lines::kWarps*(UsualWork<Lines>::kBytes +
-                                                          UsualWork<Lines>::kBinBytes) +
-                                           sizeof(CopyBarrier);
+struct UsualBackwardRoom {
+  static constexpr int kBlocks = Lines::kLong == 48 ? 4 : 3;
+  /// How often for q and k: short lines come while those before them are at work.
+  static constexpr int kBuffers = Lines::kLong <= 32 ? 2 : 1;
+  /// Whether for dq as it was, which then comes while lines are at work, too.
+  static constexpr bool kOldRows = Lines::kLong < 64;
+
+  static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
+  static constexpr int kBytes =
+      kBuffers * kTokenBytes + Lines::kTableBytes +
+      Lines::kWarps * (UsualWork<Lines>::kBytes + UsualWork<Lines>::kBinBytes) +
+      (kOldRows ? Lines::kTileBytes : 0) + sizeof(typename UsualSums<Lines>::Own);
+  static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
+};
 
 struct UsualBackward {
   StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
@@ -33,15 +45,15 @@ inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
 }
 
 template <class T, class Lines>
-__global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
+__global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBlocks)
     usual_backward_kernel(const __grid_constant__ UsualBackward params) {
   using Work = UsualWork<Lines>;
+  using Room = UsualBackwardRoom<Lines>;
   constexpr int kPieces = Lines::kPieces, kColumns = kUsualHead / 8;
   constexpr int kRow = kRowBytes<kUsualHead>, kTileRows = 16 * kRow;
   extern __shared__ __align__(128) unsigned char usual_shared[];
-  unsigned char* const q = usual_shared;
-  unsigned char* const k = q + Lines::kTileBytes;
-  unsigned char* const table = k + Lines::kTileBytes;
+  unsigned char* const tokens = usual_shared;  // q, then k, in each buffer
+  unsigned char* const table = tokens + Room::kBuffers * Room::kTokenBytes;
   unsigned char* const all_work = table + Lines::kTableBytes;
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
@@ -50,8 +62,8 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
   using Sums = UsualSums<Lines>;
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
-  Sums sums(all_work,
-            reinterpret_cast<CopyBarrier*>(all_bins.data + Lines::kWarps * Work::kBinBytes));
+  unsigned char* const all_old_rows = all_bins.data + Lines::kWarps * Work::kBinBytes;
+  Sums sums(all_work, all_old_rows + (Room::kOldRows ? Lines::kTileBytes : 0));
   sums.prepare();
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
@@ -63,10 +75,11 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
+  unsigned char* const old_rows = all_old_rows + warp.index * kTileRows;
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
-  const std::uint32_t q_at = shared_address(q), k_at = shared_address(k);
-  const std::uint32_t source = p.first_from_q ? q_at : k_at;
+  int buffer = 0;
+  std::uint32_t q_at, k_at, source;  // in the buffer that is at work
   const std::uint32_t window = shared_address(table) + Lines::window(warp.own) * kRow;
   const float shift = kFloorShift + Lines::origin(warp.own);
 
@@ -94,7 +107,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   };
   // Short lines' tables are 16 rows a warp, summed up in registers.
   constexpr bool kKeepsTable = Sums::kRounds == 1;
-  using TableParts = typename Sums::Part[Sums::kRounds];
+  using TableParts = typename Sums::Parts;
   [[maybe_unused]] TableParts dtable = {};
   float dscale = 0.0F, doffset = 0.0F;
   float* dtables = params.all.dtables[0];
@@ -102,26 +115,31 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
   // Tables' sums, and at the end those of the gates; takes the place of everything the products
   // with the tables have read.
   const auto store_sums = [&](const TableParts& parts, bool add, bool last) {
-    sums.store(parts, dtables, Lines::table_begin(axis.length), axis.positions, add, dscale,
-               last ? params.all.dgate_scale[0] : nullptr, doffset,
+    sums.store(parts, {dtables, Lines::table_begin(axis.length), axis.positions, add},
+               make_float2(dscale, doffset), last ? params.all.dgate_scale[0] : nullptr,
                last ? params.all.dgate_offset[0] : nullptr);
   };
   // A launch begins before the one in front of it is done, and waits where it reads what that one
   // makes: the vectors' gradients, or just dq and dk.
   const bool gradients_are_old = params.second || params.all.gradients_are_old;
-  const auto load = [&](int line) {
+  const auto load = [&](int line, int to) {
+    unsigned char* const q = tokens + to * Room::kTokenBytes;
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
-    load_lines<Lines>(k, UsualTensor<const T>(p.k, p, block), axis, line);
-    commit_copies();
+    load_lines<Lines>(q + Lines::kTileBytes, UsualTensor<const T>(p.k, p, block), axis, line);
   };
-  load(block.first_line);
+  load(block.first_line, 0);
+  commit_copies();
   UsualTable<T, Lines>(p, block, 0).keep(table);
   // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
   const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {
+    const int next_line = line + Lines::kLines;
     if (line > block.first_line) {
       __syncthreads();
-      load(line);
+      if constexpr (Room::kBuffers == 1) {
+        load(line, 0);
+        commit_copies();
+      }
     }
     if (!gradients_are_old) {
       wait_for_previous();
@@ -138,11 +156,27 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
     } else {
       gradients.read(static_cast<const T*>(from.axes[0]) + vectors + gradients_at, gradients_step);
     }
+    q_at = shared_address(tokens) + buffer * Room::kTokenBytes;
+    k_at = q_at + Lines::kTileBytes;
+    source = p.first_from_q ? q_at : k_at;
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
       reinterpret_cast<uint4*>(bins)[i] = make_uint4(0, 0, 0, 0);
     gradients.keep(work);
     wait_for_copies<0>();
     __syncthreads();
+    const UsualTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
+    if constexpr (Room::kOldRows) {
+      wait_for_previous();
+      let_next_begin();
+      UsualRows<T>(all_dq, axis, line + warp.line, warp.own).fetch(old_rows);
+    } else {
+      prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
+    }
+    if constexpr (Room::kBuffers == 2) {
+      buffer ^= 1;
+      if (next_line < last_line) load(next_line, buffer);
+      commit_copies();
+    }
 
     float score[kPieces][4], gate[kPieces][4], d[kPieces][4];
     usual_scores<T>(score, q_at + rows + places.a, k_at + line_rows + places.b_rows);
@@ -150,16 +184,17 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
       float position[kPieces][4];
       usual_positions<Lines>(position, gate, score, gates, axis.length, warp.own);
       float* const values = reinterpret_cast<float*>(work);
-      usual_values<T, Lines>(values, source + rows + places.a, window + places.b_rows);
+      usual_values<T, Lines::kWindow, Work::kValuePitch>(values, source + rows + places.a,
+                                                         window + places.b_rows);
       __syncwarp();
-      const float* const own_values = values + lane.g * Lines::kValuePitch;
+      const float* const own_values = values + lane.g * Work::kValuePitch;
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
         gradients.get(d[piece], work, piece);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const UsualPlace at(position[piece][e], shift,
-                              own_values + e / 2 * 8 * Lines::kValuePitch);
+                              own_values + e / 2 * 8 * Work::kValuePitch);
           d[piece][e] *= at.weight == 0.0F ? 0.0F : at.slope;
         }
       }
@@ -171,11 +206,13 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
-    UsualRows<T> dq(UsualTensor<T>(params.all.dq, p, block), axis, line + warp.line, warp.own);
-    UsualRows<T> dk(UsualTensor<T>(params.all.dk, p, block), axis, line + warp.line, warp.own);
-    wait_for_previous();
-    let_next_begin();
-    dq.read();
+    UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
+    UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
+    if constexpr (!Room::kOldRows) {
+      wait_for_previous();
+      let_next_begin();
+      dq.read();
+    }
     // The scores' gradients become fragments before products need registers.
     FragmentA<T> dscores[kPieces / 2];
 #pragma unroll
@@ -201,6 +238,10 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
 #pragma unroll
     for (int i = 0; i < kPieces / 2; ++i)
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
+    if constexpr (Room::kOldRows) {
+      wait_for_copies<Room::kBuffers - 1>();  // the next lines may take longer
+      dq.take(old_rows);
+    }
     dq.add(c, work + Work::kStaging, Work::kRowPitch);
     __syncthreads();
 
@@ -226,7 +267,7 @@ __global__ void __launch_bounds__(Lines::kThreads, Lines::kLong == 48 ? 4 : 3)
         for (int round = 0; round < Sums::kRounds; ++round)
           add_tables(parts[round], round * Lines::kRows + warp.first_row);
       }
-      store_sums(parts, line > block.first_line, line + Lines::kLines >= last_line);
+      store_sums(parts, line > block.first_line, next_line >= last_line);
     }
   }
   // Blocks without lines have done neither, and what follows takes others' memory.
@@ -247,7 +288,7 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
       using Lines = decltype(lines);
       launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks,
              {.cluster = axes[axis].cluster, .overlapping = true}, Lines::kThreads,
-             kUsualBackwardBytes<Lines>, stream, usual_backward_of(p, axis));
+             UsualBackwardRoom<Lines>::kBytes, stream, usual_backward_of(p, axis));
     });
   return true;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/stage_one_usual.cuh"
 
@@ -8,109 +7,148 @@
 namespace sape2::kernels::cuda {
 
 /// The table's gradient and two numbers of the gates, added up over a block or a pair of blocks.
-/// Each warp has 16 rows of every kRows of the table. Of two blocks each sends the other what it
-/// does not store itself, straight from registers; the barrier that counts what has come is all the
-/// two have to wait for.
+/// Each warp has 16 rows of every kRows of the table. Of two blocks each sends the other the half
+/// of its columns that it does not store itself, straight from registers; the barrier that counts
+/// what has come is all the two have to wait for.
 template <class Lines>
 struct UsualSums {
-  static constexpr int kColumns = kUsualHead / 8;
+  static constexpr int kColumns = kUsualHead / 8, kHalf = kColumns / 2;
   static constexpr int kRounds = (Lines::kTableRows + Lines::kRows - 1) / Lines::kRows;
-  static constexpr int kShare = kRounds * Lines::kWarps / 2;  // parts that one of two blocks stores
-  static_assert(kRounds * Lines::kWarps % 2 == 0);
-  static constexpr int kPartBytes = 32 * kColumns * 16;
-  static constexpr int kBytes = kShare * kPartBytes + 16 + Lines::kWarps * 4;
+  static constexpr int kBytes = kRounds * Lines::kWarps * kHalf * 32 * 16;
   using Part = float[kColumns][4];
+  using Parts = Part[kRounds];
+
+  /// What is used for nothing else.
+  struct alignas(16) Own {
+    float other_gates[4];  // that have come from the other block
+    float2 gates[Lines::kWarps];
+    CopyBarrier arrived;
+  };
+
+  /// Where the table's sums go: `positions` rows, of which row `begin` of the parts is the first.
+  struct Table {
+    float* data;  // null: not wanted
+    int begin, positions;
+    bool add;  // to what is there
+  };
 
   Cluster cluster;
-  unsigned char* room;   // kBytes, free while store runs
-  CopyBarrier* arrived;  // prepared, and used for nothing else
+  float4* room;  // kBytes, free while store runs
+  Own* own;
   int turn = 0;
 
-  __device__ UsualSums(unsigned char* shared, CopyBarrier* barrier)
-      : room(shared), arrived(barrier) {}
+  __device__ UsualSums(unsigned char* shared, unsigned char* own_shared)
+      : room(reinterpret_cast<float4*>(shared)), own(reinterpret_cast<Own*>(own_shared)) {}
 
   /// Before anything else.
   __device__ void prepare() const {
     if (threadIdx.x != 0) return;
-    prepare_barrier(arrived);
+    prepare_barrier(&own->arrived);
     publish_to_copy_engine();
   }
 
   /// The block's entry among the pairs', or blocks', partial sums.
   __device__ unsigned entry() const { return blockIdx.x / cluster.size; }
 
-  /// All threads call it. `table`: `positions` rows, of which row `begin` of the parts is the
-  /// first; null: not wanted; `add`: to what is there. `scale` and `offset` are summed up over the
-  /// block too and stored as entries, unless null.
-  __device__ void store(const Part (&parts)[kRounds], float* table, int begin, int positions,
-                        bool add, float scale, float* scales, float offset, float* offsets) {
-    const bool tables = table != nullptr, gates = scales != nullptr || offsets != nullptr;
-    if (!tables && !gates) return;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float4* const own_gates = reinterpret_cast<float4*>(room + kShare * kPartBytes);
-    float gate[4] = {};
-    if (gates) {
-      gate[0] = block_sum(scale, reinterpret_cast<float*>(own_gates + 1));
-      gate[1] = block_sum(offset, reinterpret_cast<float*>(own_gates + 1));
-    }
-    const auto place = [&](int part, int column) {
-      return reinterpret_cast<float4*>(room + (part % kShare) * kPartBytes) + column * 32 + lane;
-    };
+  /// All threads call it. `gates` are summed up over the block too and stored as entries, unless
+  /// null.
+  __device__ void store(const Parts& parts, const Table& table, float2 gates, float* scales,
+                        float* offsets) {
+    const bool tables = table.data != nullptr, any_gates = scales != nullptr || offsets != nullptr;
+    if (!tables && !any_gates) return;
     const bool pair = cluster.size > 1;
-    const unsigned other = cluster.rank ^ 1;
+    float gate[4] = {};
+    if (any_gates) {
+      const float2 sum = over_block(gates);
+      gate[0] = sum.x;
+      gate[1] = sum.y;
+    }
     if (pair) {
       cluster.meet();  // nobody reads there any more
-      if (threadIdx.x == 0)
-        expect_bytes(arrived,
-                     (tables ? kShare * kPartBytes : 0) + (gates && cluster.rank == 0 ? 16 : 0));
-      if (tables) {
-#pragma unroll
-        for (int round = 0; round < kRounds; ++round) {
-          const int part = round * Lines::kWarps + warp;
-          if (part / kShare != other) continue;
-#pragma unroll
-          for (int column = 0; column < kColumns; ++column)
-            send(parts[round][column], place(part, column), arrived, other);
-        }
+      const bool receives_gates = any_gates && cluster.rank == 0;
+      if (threadIdx.x == 0) {
+        expect_bytes(&own->arrived, (tables ? kBytes : 0) + (receives_gates ? 16 : 0));
+        if (any_gates && cluster.rank == 1) send(gate, own->other_gates, &own->arrived, 0);
       }
-      if (gates && cluster.rank == 1 && threadIdx.x == 0) send(gate, own_gates, arrived, other);
-      wait_for_boxes(arrived, turn++);
+      if (tables && cluster.rank == 0) send_columns<kHalf>(parts);
+      if (tables && cluster.rank == 1) send_columns<0>(parts);
+      wait_for_boxes(&own->arrived, turn++);
     }
-    if (tables) {
-#pragma unroll
-      for (int round = 0; round < kRounds; ++round) {
-        const int part = round * Lines::kWarps + warp;
-        if (pair && part / kShare != cluster.rank) continue;
-        store_part(parts[round], part * 16 - begin, table, positions, add,
-                   [&](int column) { return pair ? *place(part, column) : float4{}; });
-      }
-    }
-    if (gates && cluster.rank == 0 && threadIdx.x == 0) {
-      const float4 more = pair ? *own_gates : float4{};
-      if (scales != nullptr) scales[entry()] = gate[0] + more.x;
-      if (offsets != nullptr) offsets[entry()] = gate[1] + more.y;
+    if (tables && cluster.rank == 0) store_columns<0>(parts, table, pair);
+    if (tables && (cluster.rank == 1 || !pair)) store_columns<kHalf>(parts, table, pair);
+    if (any_gates && cluster.rank == 0 && threadIdx.x == 0) {
+      if (scales != nullptr) scales[entry()] = gate[0] + (pair ? own->other_gates[0] : 0.0F);
+      if (offsets != nullptr) offsets[entry()] = gate[1] + (pair ? own->other_gates[1] : 0.0F);
     }
   }
 
  private:
-  /// One part and what has come from the other block to rows `first` … of a table.
-  template <class More>
-  __device__ static void store_part(const Part& part, int first, float* table, int positions,
-                                    bool add, More more) {
+  __device__ float4* place(int round, int column) const {
+    return room + (round * kHalf + column) * Lines::kThreads + threadIdx.x;
+  }
+
+  /// In a fixed order.
+  __device__ float2 over_block(float2 x) const {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+      x.x += __shfl_xor_sync(0xffffffffu, x.x, step);
+      x.y += __shfl_xor_sync(0xffffffffu, x.y, step);
+    }
+    if (threadIdx.x % 32 == 0) own->gates[threadIdx.x / 32] = x;
+    __syncthreads();
+    float2 sum = own->gates[0];
+#pragma unroll
+    for (int warp = 1; warp < Lines::kWarps; ++warp) {
+      sum.x += own->gates[warp].x;
+      sum.y += own->gates[warp].y;
+    }
+    return sum;
+  }
+
+  /// Half the columns, from `First` on, to the other block.
+  template <int First>
+  __device__ void send_columns(const Parts& parts) const {
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round)
+#pragma unroll
+      for (int column = 0; column < kHalf; ++column)
+        send(parts[round][First + column], place(round, column), &own->arrived, cluster.rank ^ 1);
+  }
+
+  /// Half the columns, and what has come from the other block, to memory.
+  template <int First>
+  __device__ void store_columns(const Parts& parts, const Table& table, bool pair) const {
     const Lane lane;
 #pragma unroll
-    for (int column = 0; column < kColumns; ++column) {
-      const float4 x = more(column);
-      const float2 sums[2] = {make_float2(part[column][0] + x.x, part[column][1] + x.y),
-                              make_float2(part[column][2] + x.z, part[column][3] + x.w)};
+    for (int round = 0; round < kRounds; ++round) {
+      const int row = (round * Lines::kWarps + int(threadIdx.x) / 32) * 16 - table.begin + lane.g;
+      float4 more[kHalf] = {};
+      if (pair) {
+#pragma unroll
+        for (int column = 0; column < kHalf; ++column) more[column] = *place(round, column);
+      }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = first + lane.g + 8 * half;
-        if (unsigned(row) >= unsigned(positions)) continue;
-        float2* const to =
-            reinterpret_cast<float2*>(table + row * kUsualHead + column * 8 + 2 * lane.t);
-        const float2 there = add ? *to : make_float2(0.0F, 0.0F);
-        *to = make_float2(there.x + sums[half].x, there.y + sums[half].y);
+        if (unsigned(row + 8 * half) >= unsigned(table.positions)) continue;
+        auto* const to = reinterpret_cast<float2*>(table.data + (row + 8 * half) * kUsualHead +
+                                                   First * 8 + 2 * lane.t);
+        float2 sums[kHalf];
+#pragma unroll
+        for (int column = 0; column < kHalf; ++column) {
+          const auto& part = parts[round][First + column];
+          const auto& x = more[column];
+          sums[column] = make_float2(part[2 * half] + (half ? x.z : x.x),
+                                     part[2 * half + 1] + (half ? x.w : x.y));
+        }
+        if (table.add) {
+#pragma unroll
+          for (int column = 0; column < kHalf; ++column) {
+            sums[column].x += to[4 * column].x;
+            sums[column].y += to[4 * column].y;
+          }
+        }
+#pragma unroll
+        for (int column = 0; column < kHalf; ++column) to[4 * column] = sums[column];
       }
     }
   }

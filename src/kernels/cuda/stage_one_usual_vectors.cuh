@@ -29,17 +29,22 @@ struct UsualVectors {
   __device__ unsigned char* k() const { return q() + Lines::kTileBytes; }
   __device__ unsigned char* table() const { return k() + Lines::kTileBytes; }
 
+  __device__ void load(int line) const {
+    load_lines<Lines>(q(), UsualTensor<const T>(p.q, p, block), block.axis, line);
+    load_lines<Lines>(k(), UsualTensor<const T>(p.k, p, block), block.axis, line);
+    commit_copies();
+  }
   /// The vectors of a warp's patches in the lines from `line` on; zeros behind their ends, and for
-  /// patches that do not exist. The block's first lines bring the table along.
+  /// patches that do not exist. The block's first lines bring the table along, and any lines start
+  /// loading the next ones as soon as nobody reads tokens any more.
   __device__ void make(Line& vector, int axis_index, int line) const {
     const AxisLines& axis = block.axis;
     const LanePlaces<kUsualHead> places;
     const Lane lane;
-    if (line > block.first_line) __syncthreads();
-    load_lines<Lines>(q(), UsualTensor<const T>(p.q, p, block), axis, line);
-    load_lines<Lines>(k(), UsualTensor<const T>(p.k, p, block), axis, line);
-    commit_copies();
-    if (line == block.first_line) UsualTable<T, Lines>(p, block, axis_index).keep(table());
+    if (line == block.first_line) {
+      load(line);
+      UsualTable<T, Lines>(p, block, axis_index).keep(table());
+    }
     wait_for_copies<0>();
     __syncthreads();
 
@@ -51,9 +56,13 @@ struct UsualVectors {
       usual_positions<Lines>(vector, gate, score, gates, axis.length, warp.own);
     }
     float* const own_values = values() + warp.first_row * Lines::kValuePitch;
-    usual_values<T, Lines>(
+    usual_values<T, Lines::kWindow, Lines::kValuePitch>(
         own_values, shared_address(p.first_from_q ? q() : k()) + rows + places.a,
         shared_address(table()) + Lines::window(warp.own) * kRow + places.b_rows);
+    if (line + Lines::kLines < block.last_line) {
+      __syncthreads();
+      load(line + Lines::kLines);
+    }
     __syncwarp();
     const float shift = kFloorShift + Lines::origin(warp.own);
     const float* const lane_values = own_values + lane.g * Lines::kValuePitch;
