@@ -3,54 +3,32 @@
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/head_forward.cuh"
 #include "kernels/cuda/head_gradients.cuh"
+#include "kernels/cuda/head_lines_back.cuh"
 
 /// Attention backward, a head a block. Weights, and then the logits' gradients in their place, fill
 /// a square of 16-bit numbers in shared memory; a warp reads its rows of it as queries, its columns
 /// as keys. Every output has one owner: no atomics, one order of sums.
 namespace sape2::kernels::cuda {
 
-/// What a logit of this lane's two queries is diminished by before it becomes a weight, in powers
-/// of 2: maximum and sum; +∞ where there is no token, and all weights are 0.
-struct QueryRows {
-  float less[2];
-
-  __device__ void read(const HeadPlan& plan, const SoftmaxRow* softmax, const std::int16_t* tokens,
-                       int own_row) {
-    const Lane lane;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
-      const SoftmaxRow row = token < 0 ? SoftmaxRow{INFINITY, 1.0F} : softmax[token];
-      less[half] = fmaf(row.maximum, kLog2E, __log2f(row.sum));
-    }
-  }
-};
-
-/// Calls use(slot, integral_constant) for all slots, 32 at a time: then one sixteen's waits hide
-/// behind the other's work.
-template <class Use>
-__device__ void for_slots(int slots, Use use) {
-#pragma unroll 1
-  for (int slot = 0; slot < slots / 32 * 32; slot += 32)
-    use(slot, std::integral_constant<int, 2>());
-  if (slots % 32 != 0) use(slots / 32 * 32, std::integral_constant<int, 1>());
-}
-
 template <class T, int Size, BiasForm Form, HeadGrid Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     head_backward_kernel(const __grid_constant__ HeadBackward params) {
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
-  constexpr bool kUsual = Grid != HeadGrid::any;
+  constexpr bool kUsual = Grid != HeadGrid::any, kAlone = is_alone(Grid, Size);
   constexpr int kSets = kHeadSets<Form>, kPieces = Size / 8, kRow = kRowBytes<Size>;
-  extern __shared__ __align__(128) unsigned char shared[];
+  extern __shared__ __align__(1024) unsigned char shared[];
   const HeadForward& p = params.forward;
   const auto plan = head_plan<Size, Form, Grid, true>(p);
   const auto& l = plan.layout;
   const auto& g = plan.geometry;
   const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
   const Lane lane;
-  const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32, own_row = warp * 16;
+  // Warps that only complete a warpgroup look at the last slots, too, and write nothing.
+  const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const bool works = !kAlone || warp < l.warps;
+  const int own_row = (works ? warp : l.warps - 1) * 16;
   const LanePlaces<Size> places;
+  const HeadProducts<T, Size, Grid> products{places, l.slots, works};
   const std::uint32_t base = shared_address(shared);
   // Weights, and the logits' gradients, which take their place where there is just one square.
   const Padded<T> square{shared + l.square, l.square_pitch};
@@ -79,8 +57,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   };
   float* const vectors = vectors_of(own_row);
   const KeptLine<kSets> kept{params.kept +
-                             (std::int64_t(blockIdx.x) * l.warps + warp) * kept_entries(l.grid, g) *
-                                 KeptLine<kSets>::kNumbers * 32 +
+                             (std::int64_t(blockIdx.x) * l.warps + own_row / 16) *
+                                 kept_entries(l.grid, g) * KeptLine<kSets>::kNumbers * 32 +
                              in_warp};
 
   note_tokens(plan, tokens);
@@ -92,30 +70,43 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   for (int image = turn; image < p.images; image += p.turns) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
     const auto store = [&](const View& view, const float(&result)[kPieces][4], float times) {
-      store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
+      if (works)
+        store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
     };
     const auto load = [&](int place, const ConstView& view) {
-      copies.start(shared + place, head_of<T>(view, image, head), g);
+      if (works) copies.start(shared + place, head_of<T>(view, image, head), g);
     };
     load(l.q, p.attention.q);
     load(l.k, p.attention.k);
+    commit_copies();
+    const auto load_tables_once = [&] {
+      if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
+    };
+    // Where dout is needed later, tables had better not come behind it.
+    if constexpr (kAlone) load_tables_once();
     load(l.dout, params.dout);
     commit_copies();
     if (!l.reload) load(l.v, p.attention.v);
     commit_copies();
+    if constexpr (!kAlone) load_tables_once();
     QueryRows rows;
-    {
+    rows.read(plan, p.attention.softmax + batch_head * g.tokens, tokens, own_row);
+    const auto make_deltas = [&](bool with_v) {
       const RowsDelta<T, Size> out_rows(copies, head_of<T>(params.out, image, head), g);
-      if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
-      rows.read(plan, p.attention.softmax + batch_head * g.tokens, tokens, own_row);
-      // Without a wait for everybody later on, v must be there too.
-      if (two_squares && !kDistance) {
-        wait_for_copies<0>();
+      if (with_v) {
+        products.template finish_copies<0>();
       } else {
-        wait_for_copies<1>();
+        products.template finish_copies<1>();
       }
       __syncthreads();
-      out_rows.finish(shared + l.dout, own_row, deltas);
+      if (works) out_rows.finish(shared + l.dout, own_row, deltas);
+    };
+    if constexpr (kAlone) {
+      products.template finish_copies<2>();
+      __syncthreads();
+    } else {
+      // Without a wait for everybody later on, v must be there too.
+      make_deltas(two_squares && !kDistance);
     }
 
     // Weights.
@@ -124,11 +115,12 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
       if constexpr (Form != BiasForm::none)
         make_vectors<true, Form, Grid>(
-            p, plan, own_row, head, batch_head, own_q,
+            p, plan, own_row, works, head, batch_head, own_q,
             {base + l.q, base + l.k, keys, at_slots<Size>(base + l.k + places.a, own_row),
              base + l.tables + places.b_rows},
             vectors, values, kept, vectors_of);
-      if (kDistance || l.reload) __syncthreads();
+      // Warps without slots look at others' vectors.
+      if (kDistance || l.reload || (products.kByWarpgroups && l.warps % 4 != 0)) __syncthreads();
       if (l.reload) {
         load(l.v, p.attention.v);
         commit_copies();
@@ -137,10 +129,11 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       if constexpr (kDistance) {
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
-          HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
-            return vectors_of(slot) + set * 16 * l.line_pitch;
-          });
-        if (two_squares) wait_for_copies<0>();
+          if (works)
+            HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
+              return vectors_of(slot) + set * 16 * l.line_pitch;
+            });
+        if (two_squares) products.template finish_copies<0>();
         __syncthreads();
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
@@ -149,51 +142,43 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
                                                  on_grid(plan, own_row + 8, lane.g)};
       const HeadLogits<T, Form> bias(p, plan, head, vectors, kLog2E, rows.less);
-      for_slots(l.slots, [&](int first, auto count) {
-        constexpr int kCount = decltype(count)::value;
-        float c[kCount][2][4];
+      const auto make_weights = [&](int slot, float(&c)[2][4]) {
+        if (!works) return;
+        bias.make(c, plan, slot);
+        if constexpr (kDistance) {
 #pragma unroll
-        for (int n = 0; n < kCount; ++n)
-          multiply(c[n], own_q, at_slots<Size>(keys, first + 16 * n));
-#pragma unroll
-        for (int n = 0; n < kCount; ++n) {
-          const int slot = first + 16 * n;
-          bias.make(c[n], plan, slot);
-          if constexpr (kDistance) {
-#pragma unroll
-            for (int set = 0; set < kSets; ++set)
-              bias.add_distances(c[n], plan, HeadNear<T>(l, shared, set), near_rows[set], has_bias,
-                                 slot);
-          }
-          bias.make_beside(c[n], plan, own_q, keys, slot);
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            put(square, slot, i,
-                pack<T>(power_of_2(c[n][i / 2][i % 2 * 2]),
-                        power_of_2(c[n][i / 2][i % 2 * 2 + 1])));
+          for (int set = 0; set < kSets; ++set)
+            bias.add_distances(c, plan, HeadNear<T>(l, shared, set), near_rows[set], has_bias,
+                               slot);
         }
-      });
+        bias.make_beside(c, plan, own_q, keys, slot);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          put(square, slot, i,
+              pack<T>(power_of_2(c[i / 2][i % 2 * 2]), power_of_2(c[i / 2][i % 2 * 2 + 1])));
+      };
+      products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});
     }
 
     // dv = weightsᵀ · dout.
     const auto make_dv = [&] {
       if (params.dv.data == nullptr) return;
       float dv[kPieces][4] = {};
-      const std::uint32_t rows = base + l.dout + places.b_columns;
       const std::uint32_t weights_at = square.b_rows(0) + own_row * 2;
-#pragma unroll 4
-      for (int slot = 0; slot < l.slots; slot += 16) {
-        FragmentA<T> weights;
-        load_turned(weights.r, weights_at + slot * square.pitch);
-        multiply_add_columns<T>(dv, weights, at_slots<Size>(rows, slot));
-      }
+      products.add_columns(dv, base + l.dout, [&](std::uint32_t(&weights)[4], int slot) {
+        load_turned(weights, weights_at + slot * square.pitch);
+      });
       store(params.dv, dv, 1.0F);
     };
     if (two_squares) {
       __syncwarp();
     } else {
-      wait_for_copies<0>();
-      __syncthreads();
+      if constexpr (kAlone) {
+        make_deltas(true);
+      } else {
+        products.template finish_copies<0>();
+        __syncthreads();
+      }
       make_dv();
       __syncthreads();
     }
@@ -203,18 +188,16 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     {
       const std::uint32_t own_weights = square.a(own_row);
       const RowsAsA<T, Size> own_dout(at_slots<Size>(base + l.dout + places.a, own_row));
-      const std::uint32_t values_at = base + l.v + places.b_rows;
       const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
       [[maybe_unused]] DirectSums<T, kSumsAlongY<Grid>> sums(plan);
-      for_slots(l.slots, [&](int first, auto count) {
-        constexpr int kCount = decltype(count)::value;
-        float c[kCount][2][4];
+      const auto as_is = [](int, float(&)[2][4]) {};
+      products.for_rows(own_dout, base + l.v, as_is, [&](int first, auto& c) {
+        constexpr int kCount = sizeof(c) / sizeof(c[0]);
+        if (!works) return;
         FragmentA<T> weights[kCount];
 #pragma unroll
-        for (int n = 0; n < kCount; ++n) {
-          multiply(c[n], own_dout, at_slots<Size>(values_at, first + 16 * n));
+        for (int n = 0; n < kCount; ++n)
           load_matrices(weights[n].r, own_weights + (first + 16 * n) * 2);
-        }
         if (!two_squares) __syncwarp();  // gradients take the weights' places
 #pragma unroll
         for (int n = 0; n < kCount; ++n) {
@@ -230,7 +213,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
           if constexpr (kDirect) sums.add(gradient, plan, slot);
         }
       });
-      if constexpr (kDirect) with_bias += sums.finish(l, g, factor, lines);
+      if constexpr (kDirect)
+        if (works) with_bias += sums.finish(l, g, factor, lines);
     }
     [[maybe_unused]] UsualKept<kUsual ? longest_line(Grid) : 1> line;
     if constexpr (kUsual && kDirect && Size == 64) line.read(kept);
@@ -247,49 +231,19 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     if constexpr (kDistance) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set)
-        with_bias += distance_gradients<T>(plan, own_row, HeadNear<T>(l, shared, set), logits,
-                                           factor, lines + set * 16 * l.line_pitch);
+        if (works)
+          with_bias += distance_gradients<T>(plan, own_row, HeadNear<T>(l, shared, set), logits,
+                                             factor, lines + set * 16 * l.line_pitch);
       if constexpr (kUsual) line.read(kept);
       __syncthreads();
     }
-    if constexpr (Form != BiasForm::none) {
-      const int row = in_warp % 16, axis = in_warp / 16, slot = own_row + row;
-      const LineWalk walk(l, g, plan.span, slot, axis);
-      const float* gradients[kSets];
-      T* bins[kSets];
-#pragma unroll
-      for (int set = 0; set < kSets; ++set) {
-        gradients[set] = lines + (set * 16 + row) * l.line_pitch + axis * l.row_width;
-        bins[set] = bins_of(set).row(slot) + axis * l.second_table;
-      }
-      if (plan.has_tables) {
-#pragma unroll
-        for (int set = 0; set < kSets; ++set)
-          for (int i = in_warp; i < l.bins_pitch; i += 32)  // sixteen rows of 16-byte pieces
-            *reinterpret_cast<uint4*>(bins_of(set).data + own_row * l.bins_pitch + i * 16) = {};
-        __syncwarp();
-        const Gates gates(p.stage, head);
-        if constexpr (Grid == HeadGrid::any) {
-          walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale,
-                                   gradients, kept, bins, logits.row(slot), slot, gate_sums);
-        } else {
-          walk_usual_line_back<T, Grid, usual_span(Form)>(
-              walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale, gradients[0], line,
-              bins[0], logits.row(slot), slot, gate_sums);
-        }
-      } else {
-        __syncwarp();
-#pragma unroll
-        for (int set = 0; set < kSets; ++set)
-          write_line<T>(params, walk, batch_head, slot, axis, set, kDirect ? plan.sets : 1,
-                        gradients[set]);
-      }
-      __syncwarp();
-    }
+    if (Form != BiasForm::none && works)
+      take_lines_back<T, Form, Grid>(params, plan, own_row, head, batch_head, lines, kept, line,
+                                     bins_of, logits, gate_sums);
 
     // dq, dk: the logits' gradients, and the table values' through the tables.
     const auto add_tables = [&](float(&to)[kPieces][4], bool of_q) {
-      if constexpr (Form == BiasForm::none) return;
+      if (Form == BiasForm::none || !works) return;
       // q's tables are the first set, k's the last.
       if (!plan.has_tables ||
           (of_q ? !p.stage.first_from_q : p.stage.first_from_q && plan.sets == 1))
@@ -310,27 +264,19 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     if (params.dq.data != nullptr) {
       float dq[kPieces][4] = {};
       add_tables(dq, true);
-      const std::uint32_t keys = base + l.k + places.b_columns;
-#pragma unroll 4
-      for (int slot = 0; slot < l.slots; slot += 16) {
-        FragmentA<T> gradients;
-        load_matrices(gradients.r, as_queries + slot * 2);
-        multiply_add_columns<T>(dq, gradients, at_slots<Size>(keys, slot));
-      }
+      products.add_columns(dq, base + l.k, [&](std::uint32_t(&gradients)[4], int slot) {
+        load_matrices(gradients, as_queries + slot * 2);
+      });
       store(params.dq, dq, p.attention.scale);
     }
-    wait_for_copies<0>();
+    products.template finish_copies<0>();
     __syncthreads();
     if (params.dk.data != nullptr) {
       float dk[kPieces][4] = {};
       add_tables(dk, false);
-      const std::uint32_t queries = base + l.q + places.b_columns;
-#pragma unroll 4
-      for (int slot = 0; slot < l.slots; slot += 16) {
-        FragmentA<T> gradients;
-        load_turned(gradients.r, as_keys + slot * logits.pitch);
-        multiply_add_columns<T>(dk, gradients, at_slots<Size>(queries, slot));
-      }
+      products.add_columns(dk, base + l.q, [&](std::uint32_t(&gradients)[4], int slot) {
+        load_turned(gradients, as_keys + slot * logits.pitch);
+      });
       store(params.dk, dk, p.attention.scale);
     }
     if constexpr (Form != BiasForm::none) {
@@ -366,8 +312,9 @@ void head_attention_backward(const HeadBackward& p, BiasForm form, cudaStream_t 
       constexpr BiasForm kForm = decltype(compiled)::value;
       dispatch_grid<kSize, kForm>(p.forward, [&](auto grid) {
         launch(head_backward_kernel<T, kSize, kForm, decltype(grid)::value>,
-               std::int64_t(p.forward.turns) * g.heads, 1, p.forward.layout.warps * 32,
-               p.forward.layout.bytes, stream, p);
+               std::int64_t(p.forward.turns) * g.heads, 1,
+               head_threads(decltype(grid)::value, kSize, p.forward.layout), p.forward.layout.bytes,
+               stream, p);
       });
     });
   });

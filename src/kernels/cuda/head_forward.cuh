@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/head_logits.cuh"
+#include "kernels/cuda/head_products.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/softmax.cuh"
 
@@ -15,20 +16,23 @@ inline constexpr int kHeadThreads = head_warps(Size, Form, Grid, Backward) * 32;
 template <class T, int Size, BiasForm Form, HeadGrid Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     head_forward_kernel(const __grid_constant__ HeadForward p) {
-  constexpr bool kDistance = kIsDistance<Form>;
+  constexpr bool kDistance = kIsDistance<Form>, kAlone = is_alone(Grid, Size);
   constexpr int kSets = kHeadSets<Form>;
-  // Eights of keys whose logits are held at once.
-  constexpr int kChunk = kDistance || (Size == 64 && is_small(Grid)) ? 4 : 8;
-  extern __shared__ __align__(128) unsigned char shared[];
+  // Sixteens of keys whose logits are held at once.
+  constexpr int kMost = kDistance || (Size == 64 && is_small(Grid)) ? 2 : 4;
+  extern __shared__ __align__(1024) unsigned char shared[];
   const auto plan = head_plan<Size, Form, Grid, false>(p);
   const auto& l = plan.layout;
   const auto& g = plan.geometry;
   const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
   const Lane lane;
-  const int warp = threadIdx.x / 32, own_row = warp * 16;
+  // Warps that only complete a warpgroup look at the last slots, too, and write nothing.
+  const bool works = !kAlone || threadIdx.x / 32 < l.warps;
+  const int warp = works ? threadIdx.x / 32 : l.warps - 1, own_row = warp * 16;
   const LanePlaces<Size> places;
+  // Distances leave registers for 32 keys at once: too few for a warpgroup to be worth its waits.
+  const HeadProducts<T, Size, Grid, !kDistance> products{places, l.slots, works};
   const std::uint32_t base = shared_address(shared);
-  const std::uint32_t keys = base + l.k + places.b_rows, values_at = base + l.v + places.b_columns;
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const values = reinterpret_cast<float*>(shared + l.square + warp * l.scratch);
   const auto lines_of = [&](int slot) {
@@ -36,42 +40,66 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
            slot % 16 * l.line_pitch;
   };
   float* const lines = lines_of(own_row);
+  const auto load_q_k = [&](const SlotCopies<T, Size>& copies, int image, int k) {
+    if (works && image < p.images) {
+      copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
+      copies.start(shared + k, head_of<T>(p.attention.k, image, head), g);
+    }
+    commit_copies();
+  };
+  const auto load_v = [&](const SlotCopies<T, Size>& copies, int image, int v) {
+    if (works && image < p.images)
+      copies.start(shared + v, head_of<T>(p.attention.v, image, head), g);
+    commit_copies();
+  };
 
   note_tokens(plan, tokens);
   __syncthreads();
-  for (int image = turn; image < p.images; image += p.turns) {
+  // A block that is alone starts an image's copies as early as the image before lets it, which
+  // needs q no longer once there are vectors, k and v only if the next ones have no other place.
+  bool second = false;  // of the two places
+  for (int image = turn; image < p.images; image += p.turns, second = !second) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
-    {
+    const int next = image + p.turns;
+    const bool other = kAlone && second;
+    const int k = l.k + (other ? l.k_step : 0), next_k = l.k + (other ? 0 : l.k_step);
+    const int v = l.v + (other ? l.v_step : 0), next_v = l.v + (other ? 0 : l.v_step);
+    const std::uint32_t keys = base + k + places.b_rows;
+    if (!kAlone || image == turn) {
       const SlotCopies<T, Size> copies(plan, tokens, own_row);
-      copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
-      copies.start(shared + l.k, head_of<T>(p.attention.k, image, head), g);
-      commit_copies();
-      copies.start(shared + l.v, head_of<T>(p.attention.v, image, head), g);
-      commit_copies();
+      load_q_k(copies, image, k);
+      // Before v, behind which they would come.
+      if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
+      load_v(copies, image, v);
     }
-    if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
-    wait_for_copies<1>();
+    products.template finish_copies<1>();
     __syncthreads();
 
     const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
     __syncwarp();
     if constexpr (Form != BiasForm::none) {
       make_vectors<false, Form, Grid>(
-          p, plan, own_row, head, batch_head, own_q,
-          {base + l.q, base + l.k, keys, at_slots<Size>(base + l.k + places.a, own_row),
+          p, plan, own_row, works, head, batch_head, own_q,
+          {base + l.q, base + k, keys, at_slots<Size>(base + k + places.a, own_row),
            base + l.tables + places.b_rows},
           lines, values, {}, lines_of);
       if constexpr (kDistance) {
         __syncthreads();
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
-          HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
-            return lines_of(slot) + set * 16 * l.line_pitch;
-          });
+          if (works)
+            HeadNear<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
+              return lines_of(slot) + set * 16 * l.line_pitch;
+            });
       }
     }
-    wait_for_copies<0>();
+    products.template finish_copies<0>();
     __syncthreads();
+    if constexpr (kAlone) {
+      const SlotCopies<T, Size> copies(plan, tokens, own_row);
+      if (l.k_step > 0) load_q_k(copies, next, next_k);
+      if (l.v_step > 0) load_v(copies, next, next_v);
+    }
 
     const HeadLogits<T, Form> bias(p, plan, head, lines, 1.0F, {0.0F, 0.0F});
     [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
@@ -84,15 +112,17 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     }
     OnlineSoftmax softmax;
     float out[Size / 8][4] = {};
-#pragma unroll 1
-    for (int first = 0; first < l.slots; first += kChunk * 8) {
-      float logits[kChunk][4];
+    const auto attend = [&](int first, auto count) {
+      constexpr int kCount = decltype(count)::value, kAtOnce = products.kByWarpgroups ? kCount : 1;
+      float logits[2 * kCount][4];
 #pragma unroll
-      for (int piece = 0; piece < kChunk; piece += 2) {
-        const int slot = first + piece * 8;
-        auto& pair = reinterpret_cast<float(&)[2][4]>(logits[piece]);
-        if (slot < l.slots) {
-          multiply(pair, own_q, at_slots<Size>(keys, slot));
+      for (int n = 0; n < kCount; n += kAtOnce) {
+        products.multiply_rows(reinterpret_cast<float(&)[kAtOnce][2][4]>(logits[2 * n]), own_q,
+                               base + k, first + 16 * n);
+#pragma unroll
+        for (int m = n; m < n + kAtOnce; ++m) {
+          const int slot = first + 16 * m;
+          auto& pair = reinterpret_cast<float(&)[2][4]>(logits[2 * m]);
           bias.make(pair, plan, slot);
           if constexpr (kDistance) {
 #pragma unroll
@@ -101,20 +131,29 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
                                  slot);
           }
           bias.make_beside(pair, plan, own_q, keys, slot);
-        } else {
-#pragma unroll
-          for (int e = 0; e < 8; ++e) pair[e / 4][e % 4] = -INFINITY;
         }
       }
-      softmax.update(logits, out);
+      if (works) softmax.update(logits, out);
 #pragma unroll
-      for (int piece = 0; piece < kChunk; piece += 2)
-        if (first + piece * 8 < l.slots)
-          multiply_add_columns<T>(out, as_a<T>(logits[piece], logits[piece + 1]),
-                                  at_slots<Size>(values_at, first + piece * 8));
+      for (int n = 0; n < kCount; n += kAtOnce) {
+        FragmentA<T> weights[kAtOnce];
+#pragma unroll
+        for (int m = 0; m < kAtOnce; ++m)
+          weights[m] = as_a<T>(logits[2 * (n + m)], logits[2 * (n + m) + 1]);
+        products.add_columns(out, weights, base + v, first + 16 * n);
+      }
+    };
+    int first = 0;
+#pragma unroll 1
+    for (; first + 16 * kMost <= l.slots; first += 16 * kMost)
+      attend(first, std::integral_constant<int, kMost>());
+    if (kMost > 2 && first + 32 <= l.slots) {
+      attend(first, std::integral_constant<int, 2>());
+      first += 32;
     }
+    if (first < l.slots) attend(first, std::integral_constant<int, 1>());
     softmax.finish();
-    if (p.attention.softmax != nullptr && lane.t == 0) {
+    if (p.attention.softmax != nullptr && lane.t == 0 && works) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
@@ -123,9 +162,15 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
                                                                 softmax.sum[half]};
       }
     }
-    store_slots(head_of<T>(p.attention.out, image, head), out, tokens, own_row,
-                {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
-    __syncthreads();
+    if (works)
+      store_slots(head_of<T>(p.attention.out, image, head), out, tokens, own_row,
+                  {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
+    if (!kAlone || l.v_step == 0) __syncthreads();
+    if constexpr (kAlone) {
+      const SlotCopies<T, Size> copies(plan, tokens, own_row);
+      if (l.k_step == 0) load_q_k(copies, next, next_k);
+      if (l.v_step == 0) load_v(copies, next, next_v);
+    }
   }
 }
 
@@ -161,7 +206,8 @@ void head_attention_forward(const HeadForward& p, BiasForm form, cudaStream_t st
       constexpr BiasForm kForm = decltype(compiled)::value;
       dispatch_grid<kSize, kForm>(p, [&](auto grid) {
         launch(head_forward_kernel<T, kSize, kForm, decltype(grid)::value>,
-               std::int64_t(p.turns) * g.heads, 1, p.layout.warps * 32, p.layout.bytes, stream, p);
+               std::int64_t(p.turns) * g.heads, 1,
+               head_threads(decltype(grid)::value, kSize, p.layout), p.layout.bytes, stream, p);
       });
     });
   });

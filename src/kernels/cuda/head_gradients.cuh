@@ -5,6 +5,23 @@
 /// From the logits' gradients of a whole head, in shared memory, to those of its vectors.
 namespace sape2::kernels::cuda {
 
+/// What a logit of this lane's two queries is diminished by before it becomes a weight, in powers
+/// of 2: maximum and sum; +∞ where there is no token, and all weights are 0.
+struct QueryRows {
+  float less[2];
+
+  __device__ void read(const HeadPlan& plan, const SoftmaxRow* softmax, const std::int16_t* tokens,
+                       int own_row) {
+    const Lane lane;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
+      const SoftmaxRow row = token < 0 ? SoftmaxRow{INFINITY, 1.0F} : softmax[token];
+      less[half] = fmaf(row.maximum, kLog2E, __log2f(row.sum));
+    }
+  }
+};
+
 /// dout · out of the warp's rows: `out` is read early, multiplied once dout has arrived.
 template <class T, int Size>
 struct RowsDelta {
@@ -38,8 +55,8 @@ struct RowsDelta {
 #pragma unroll
     for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
       const int row = own_row + (sweep * 32 + lane) / Copies::kLanes;
-      const auto other =
-          *reinterpret_cast<const uint4*>(dout + slot_place<Size>(row, lane % Copies::kLanes));
+      const auto other = *reinterpret_cast<const uint4*>(
+          dout + LanePlaces<Size>::place(row, lane % Copies::kLanes));
       const std::uint32_t a[4] = {pieces[sweep].x, pieces[sweep].y, pieces[sweep].z,
                                   pieces[sweep].w};
       const std::uint32_t b[4] = {other.x, other.y, other.z, other.w};
@@ -212,23 +229,6 @@ __device__ float distance_gradients(const HeadPlan& plan, int own_row, const Hea
   return 0.5F * with_bias;
 }
 
-/// Gradients of given vectors, of this lane's patch and axis; all sets get the same where the
-/// kernel holds their sum.
-template <class T>
-__device__ void write_line(const HeadBackward& p, const LineWalk& walk, std::int64_t batch_head,
-                           int slot, int axis, int first_set, int sets, const float* from) {
-  if (p.dgiven[axis] == nullptr || !walk.is_patch) return;
-  const auto& g = p.forward.attention.geometry;
-  const auto& l = p.forward.layout;
-  const std::int64_t patches = g.tokens - g.prefix;
-  const int patch = slot / l.row_width * g.cols + slot % l.row_width;
-  for (int set = first_set; set < first_set + sets; ++set)
-    for (int m = 0; m < walk.length; ++m)
-      static_cast<T*>(
-          p.dgiven[axis])[((set * g.batch_heads + batch_head) * patches + patch) * walk.length +
-                          m] = narrow<T>(from[m]);
-}
-
 /// This block's partial sums of the tables' gradients: binsᵀ · source, sixteen table rows and
 /// sixteen channels a turn. `source`: LanePlaces::b_columns of the tokens.
 template <class T, int Size>
@@ -243,7 +243,7 @@ __device__ void add_table_gradients(const HeadBackward& p, const HeadPlan& plan,
                                          (axes[0].positions + axes[1].positions) * head_size;
   constexpr int kAcross = Size / 16;
 #pragma unroll 1
-  for (int unit = threadIdx.x / 32; unit < l.table_rows / 16 * kAcross; unit += l.warps) {
+  for (int unit = threadIdx.x / 32; unit < l.table_rows / 16 * kAcross; unit += blockDim.x / 32) {
     const int row = unit / kAcross * 16, column = unit % kAcross;
     const int axis = row >= l.second_table;
     const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;

@@ -15,12 +15,14 @@ int resident(const HeadLayout& layout) {
 /// Which grids' kernel a call takes.
 HeadGrid compiled_grid(const StageOneParams& stage, bool has_tables, BiasForm form) {
   const auto& g = stage.geometry;
+  const int head_size = head_size_compiled(g.head_size);
+  // Without a bias a compiled grid is worth its while where warpgroups have enough to do.
+  if (form == BiasForm::none && head_size == 64 && g.rows > 8) return HeadGrid::up_to_16;
   if (!has_tables || stage.sets != 1 || stage.span != usual_span(form)) return HeadGrid::any;
   if (form != BiasForm::direct && form != BiasForm::distance) return HeadGrid::any;
-  const int head_size = head_size_compiled(g.head_size);
   const auto is_exact_grid = [&](HeadGrid grid) {
     const auto sizes = exact_sizes(grid, form, head_size);
-    bool same = is_compiled(grid, head_size) && g.prefix == 0 && g.rows == sizes.rows &&
+    bool same = is_compiled(grid, form, head_size) && g.prefix == 0 && g.rows == sizes.rows &&
                 g.cols == sizes.rows;
     // Fewer table rows than usual would change where the second table stands.
     for (int axis = 0; axis < 2; ++axis)
@@ -32,7 +34,7 @@ HeadGrid compiled_grid(const StageOneParams& stage, bool has_tables, BiasForm fo
     if (is_exact_grid(grid)) return grid;
   const int longest = std::max(g.rows, g.cols);
   if (longest <= 8) return HeadGrid::up_to_8;
-  if (longest > 16 || g.cols <= 8 || !is_compiled(HeadGrid::up_to_16, head_size))
+  if (longest > 16 || g.cols <= 8 || !is_compiled(HeadGrid::up_to_16, form, head_size))
     return HeadGrid::any;
   // Rows of 12 slots are strange to the general kernel.
   return longest <= 12 && g.head_size == head_size ? HeadGrid::up_to_12 : HeadGrid::up_to_16;
@@ -55,11 +57,18 @@ HeadLayout head_layout(const StageOneParams& stage, bool has_tables, BiasForm fo
     sizes.behind = beside ? 0 : g.prefix;
     if (has_tables)
       for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = stage.axes[axis].positions;
-    l = head_layout(sizes, form, grid, backward, false);
-    const auto reloading = head_layout(sizes, form, grid, backward, true);
-    if (backward && (l.bytes > shared_memory_limit() ||
-                     (grid == HeadGrid::up_to_12 && resident(reloading) > resident(l))))
-      l = reloading;
+    l = head_layout(sizes, form, grid, backward, false, 0);
+    if (backward) {
+      const auto reloading = head_layout(sizes, form, grid, true, true, 0);
+      if (l.bytes > shared_memory_limit() ||
+          (grid == HeadGrid::up_to_12 && resident(reloading) > resident(l)))
+        l = reloading;
+    } else if (is_alone(grid, head_size)) {
+      for (int ahead = 1; ahead <= 2; ++ahead) {
+        const auto more = head_layout(sizes, form, grid, false, false, ahead);
+        if (more.bytes <= shared_memory_limit()) l = more;
+      }
+    }
     l.beside = g.prefix - sizes.behind;
   }
   if (l.slots > kHeadMostSlots || l.bytes > shared_memory_limit()) l.bytes = 0;
@@ -76,8 +85,14 @@ bool fits_head(const StageOneParams& stage, bool has_tables, BiasForm form, DTyp
          head_layout(stage, has_tables, form, true).bytes > 0;
 }
 
+int head_threads(HeadGrid grid, int head_size, const HeadLayout& layout) {
+  const bool by_warpgroups = is_alone(grid, head_size) && is_hopper_code();
+  return round_up(layout.warps, by_warpgroups ? 4 : 1) * 32;
+}
+
 int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout, bool backward) {
-  const int by_registers = head_warps(g.head_size, form, layout.grid, backward) / layout.warps;
+  const int by_registers = head_warps(g.head_size, form, layout.grid, backward) * 32 /
+                           head_threads(layout.grid, g.head_size, layout);
   const int blocks = std::max(1, std::min(resident(layout), by_registers));
   const std::int64_t images = g.batch_heads / g.heads;
   const std::int64_t turns = std::max(1, blocks * multiprocessors() / g.heads);

@@ -26,9 +26,11 @@ __host__ __device__ constexpr bool is_small(HeadGrid grid) {
   return grid != HeadGrid::any && longest_line(grid) <= 8;
 }
 
-/// Whether there is a kernel for heads of this size too: where they are usual, as each takes
-/// seconds to compile.
-__host__ __device__ constexpr bool is_compiled(HeadGrid grid, int head_size) {
+/// Whether there is a kernel for this form and heads of this size too: where they are usual, as
+/// each takes seconds to compile.
+__host__ __device__ constexpr bool is_compiled(HeadGrid grid, BiasForm form, int head_size) {
+  if (form == BiasForm::none) return grid == HeadGrid::up_to_16 && head_size == 64;
+  if (form == BiasForm::distance_pair) return false;
   if (grid == HeadGrid::fourteen) return head_size == 64;
   return head_size >= (grid == HeadGrid::eight || grid == HeadGrid::up_to_8 ? 16 : 32);
 }
@@ -47,6 +49,11 @@ __host__ __device__ constexpr bool has_two_squares(HeadGrid grid, int head_size)
 /// Whether a warp makes a column's scores for everybody.
 __host__ __device__ constexpr bool shares_scores(HeadGrid grid) {
   return grid != HeadGrid::any && longest_line(grid) > 8;
+}
+
+/// Whether a block has its multiprocessor to itself, so that nobody works while it waits.
+__host__ __device__ constexpr bool is_alone(HeadGrid grid, int head_size) {
+  return head_size == 64 && (grid == HeadGrid::fourteen || grid == HeadGrid::up_to_16);
 }
 
 /// The span that goes with a form in the named settings.
@@ -75,9 +82,10 @@ struct HeadLayout {
 
   // Where things begin, in bytes.
   int q, k, v, dout;
-  int square;   // forward: a warp's scratch; backward: also weights
-  int logits;   // gradients of logits: the square again, or another one
-  int vectors;  // distance form, backward: exact vectors, a warp's in its rows of a square
+  int k_step, v_step;  // forward: from there to the next image's; 0: no such place
+  int square;          // forward: a warp's scratch; backward: also weights
+  int logits;          // gradients of logits: the square again, or another one
+  int vectors;         // distance form, backward: exact vectors, a warp's in its rows of a square
   int lines;    // direct form: vectors, then their gradients; distance form: their gradients;
                 // forward: vectors, a warp's every lines_step bytes
   int tables;   // 16 bits
@@ -156,9 +164,11 @@ struct HeadPlaces {
   }
 };
 
-/// Known to the compiler where the sizes are.
+/// Known to the compiler where the sizes are. `reload`: backward, see there. `ahead`: forward, how
+/// many of k and v have a place for the next image's, too.
 __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasForm form,
-                                                     HeadGrid grid, bool backward, bool reload) {
+                                                     HeadGrid grid, bool backward, bool reload,
+                                                     int ahead) {
   const bool two_squares = has_two_squares(grid, s.head_size), shared_scores = shares_scores(grid);
   using Rows = Tile<Bf16>;  // any 16-bit type
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
@@ -186,6 +196,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   const int bins = l.slots * l.bins_pitch, near = l.slots * l.near_pitch;
   const int sets_apart = distance ? s.sets : 1;
   const auto more = [](int a, int b) { return a > b ? a : b; };
+  // Tiles come first: of heads of 64 they begin at multiples of 1024, as warpgroups' products need
+  // it.
   HeadPlaces places;
   l.q = places.take(tokens);
   l.k = places.take(tokens);
@@ -215,6 +227,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
       l.bins = two_squares ? l.v : l.dout;
     }
   } else {
+    if (ahead > 0) l.k_step = places.take(tokens) - l.k;
+    if (ahead > 1) l.v_step = places.take(tokens) - l.v;
     l.square = places.take(l.warps * l.scratch);
     l.lines = lines_in_q ? l.q : l.square + 64 * l.value_pitch;
     l.lines_step = lines_in_q ? 16 * row_bytes : l.scratch;
@@ -227,11 +241,15 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   return l;
 }
 
-/// Heads of fourteen rows fit into a block's 227 KB without q and v at once.
+/// Heads of fourteen rows fit into a block's 227 KB backward without q and v at once, forward with
+/// another k, and another v where the distance form's shorter tables leave room.
 __host__ __device__ constexpr HeadLayout exact_layout(HeadGrid grid, BiasForm form, int head_size,
                                                       bool backward) {
-  return head_layout(exact_sizes(grid, form, head_size), form, grid, backward,
-                     backward && grid == HeadGrid::fourteen);
+  const bool large = grid == HeadGrid::fourteen;
+  return head_layout(exact_sizes(grid, form, head_size), form, grid, backward, backward && large,
+                     backward || !large           ? 0
+                     : form == BiasForm::distance ? 2
+                                                  : 1);
 }
 
 /// `stage`: without tables only `geometry` and `sets` count. `bytes` is 0 where a head does not
@@ -241,6 +259,10 @@ HeadLayout head_layout(const StageOneParams& stage, bool has_tables, BiasForm fo
 /// Whether calls of these sizes run a head a block, forward and backward alike.
 bool fits_head(const StageOneParams& stage, bool has_tables, BiasForm form, DType dtype,
                float scale);
+
+/// Threads of a block of the kernel for `grid`: a warp for sixteen slots, or whole warpgroups where
+/// products are theirs.
+int head_threads(HeadGrid grid, int head_size, const HeadLayout& layout);
 
 /// Blocks for each of the heads, which share its images among them: as many as the device holds at
 /// once.

@@ -160,14 +160,19 @@ struct StageOnePlaces {
 
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
 /// set behind the other; `values` is scratch. `line_of(slot)`: where `lines` of any slot's warp
-/// are.
+/// are. A warp that has no slots comes along for the barrier.
 template <bool Keep, BiasForm Form, HeadGrid Grid, class T, int Size, class LineOf>
-__device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row, int head,
-                             std::int64_t batch_head, const RowsAsA<T, Size>& q,
+__device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row, bool works,
+                             int head, std::int64_t batch_head, const RowsAsA<T, Size>& q,
                              const StageOnePlaces& places, float* lines, float* values,
                              const KeptLine<kHeadSets<Form>>& kept, LineOf line_of) {
   constexpr int kSets = kHeadSets<Form>;
   const auto& l = plan.layout;
+  if constexpr (shares_scores(Grid)) {
+    if (works) share_line_scores(plan, q, places.q, places.k, line_of);
+    __syncthreads();
+  }
+  if (!works) return;
   const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16;
   const LineWalk walk(l, plan.geometry, plan.span, own_row + row, axis);
   const int in_line = row * l.line_pitch + axis * l.row_width;
@@ -182,12 +187,7 @@ __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own
   }
   // The last set's vectors take the place of the scores.
   float* const scores = lines + (kSets - 1) * 16 * l.line_pitch;
-  if constexpr (shares_scores(Grid)) {
-    share_line_scores(plan, q, places.q, places.k, line_of);
-    __syncthreads();
-  } else {
-    line_scores(l, own_row, q, places.keys, scores);
-  }
+  if constexpr (!shares_scores(Grid)) line_scores(l, own_row, q, places.keys, scores);
   const Gates gates(p.stage, head);
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {

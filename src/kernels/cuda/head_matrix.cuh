@@ -6,17 +6,10 @@
 /// A whole head's tokens in shared memory, as `Tile`s of `Size` columns, and back.
 namespace sape2::kernels::cuda {
 
-/// Where piece `piece` of a slot's row begins. Beyond the tiles' own order, sixteens of slots are
-/// ordered against each other, so that the columns of a grid are spread over the banks too.
-template <int Size>
-__device__ std::uint32_t slot_place(int slot, int piece) {
-  return LanePlaces<Size>::place(slot, piece) ^ (Size == 64 ? slot & 0x70 : 0);
-}
-
 /// `address`, one of LanePlaces' of the tile's first slots, at sixteen slots from `slot` on.
 template <int Size>
 __device__ std::uint32_t at_slots(std::uint32_t address, int slot) {
-  return (address + slot * kRowBytes<Size>)^(Size == 64 ? slot & 0x70 : 0);
+  return address + slot * kRowBytes<Size>;
 }
 
 /// Copies a warp's sixteen slots, a few 16-byte pieces a lane.
@@ -44,7 +37,7 @@ struct SlotCopies {
       const T* const source = from.data + (in_head ? column : 0);
 #pragma unroll
       for (int sweep = 0; sweep < kSweeps; ++sweep)
-        copy_async_16(tile + slot_place<Size>(row(sweep), column / 8),
+        copy_async_16(tile + LanePlaces<Size>::place(row(sweep), column / 8),
                       source + max(tokens[sweep], 0) * from.token_stride,
                       in_head && tokens[sweep] >= 0);
       return;
@@ -57,7 +50,7 @@ struct SlotCopies {
       for (int sweep = 0; sweep < kSweeps; ++sweep)
         if (sweep == i / 8) token = tokens[sweep];
       const bool valid = token >= 0 && c < g.head_size;
-      reinterpret_cast<T*>(tile + slot_place<Size>(row(i / 8), column / 8))[i % 8] =
+      reinterpret_cast<T*>(tile + LanePlaces<Size>::place(row(i / 8), column / 8))[i % 8] =
           valid ? from.row(token)[c] : narrow<T>(0.0F);
     }
   }

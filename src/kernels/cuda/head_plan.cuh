@@ -26,15 +26,21 @@ __device__ HeadPlan head_plan(const HeadForward& p) {
   } else {
     plan.geometry.head_size = Size;
     if (Grid != HeadGrid::up_to_12) plan.geometry.aligned = true;
-    plan.has_tables = true;
-    plan.sets = 1;
-    plan.span = usual_span(Form);
+    if (Form != BiasForm::none) {
+      plan.has_tables = true;
+      plan.sets = 1;
+      plan.span = usual_span(Form);
+    }
     plan.layout.grid = Grid;
     plan.layout.row_width = row_width(Grid);
     plan.layout.near_pitch = (16 + 16) * 2 + 16;
   }
   if constexpr (is_exact(Grid)) {
     constexpr HeadLayout kLayout = exact_layout(Grid, Form, Size, Backward);
+    static_assert(
+        !is_alone(Grid, Size) ||
+            (kLayout.k | kLayout.v | kLayout.dout | kLayout.k_step | kLayout.v_step) % 1024 == 0,
+        "warpgroups' products need it");
     constexpr int kSide = longest_line(Grid);
     plan.layout = kLayout;
     plan.geometry.rows = plan.geometry.cols = kSide;
@@ -82,11 +88,11 @@ template <int Size, BiasForm Form, class Use>
 void dispatch_grid(const HeadForward& p, Use use) {
   const auto& g = p.attention.geometry;
   const auto grid = p.layout.grid;
-  if constexpr (Form == BiasForm::direct || Form == BiasForm::distance) {
+  if constexpr (Form != BiasForm::distance_pair) {
     if ((g.aligned || grid == HeadGrid::up_to_12) && g.head_size == Size) {
       bool used = false;
       const auto use_if = [&](auto compiled) {
-        if constexpr (is_compiled(decltype(compiled)::value, Size))
+        if constexpr (is_compiled(decltype(compiled)::value, Form, Size))
           if (grid == decltype(compiled)::value) {
             use(compiled);
             used = true;

@@ -14,12 +14,39 @@ __device__ int entries_of(const LineWalk& walk) {
   return !walk.is_patch ? 0 : is_exact(Grid) ? longest_line(Grid) : walk.length;
 }
 
+/// One slot's row as operands of products, as far as this lane goes: 16-byte piece t and, in heads
+/// of 64, t + 4. Both operands of a product take the head's columns in this order.
+template <int Size>
+struct LineRow {
+  std::uint32_t words[Size / 8];
+
+  __device__ LineRow(std::uint32_t tile, int slot) {
+    const Lane lane;
+    // Rows of a grid column begin in one bank: every second one is read the other way round.
+    const int turned = Size == 64 ? (lane.g ^ slot >> 2) & 1 : 0;
+#pragma unroll
+    for (int half = 0; half < Size / 32; ++half)
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(words[4 * half]), "=r"(words[4 * half + 1]), "=r"(words[4 * half + 2]),
+                     "=r"(words[4 * half + 3])
+                   : "r"(tile + LanePlaces<Size>::place(slot, lane.t + 4 * (half ^ turned))));
+    if constexpr (Size == 64) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t first = words[i];
+        words[i] = turned ? words[4 + i] : first;
+        words[4 + i] = turned ? first : words[4 + i];
+      }
+    }
+  }
+};
+
 /// q·k along lines, each made by one warp for everybody, so wait for all warps afterwards.
 /// `queries`, `keys`: where the tiles begin; `line_of(slot)` finds any slot's line.
 template <class T, int Size, class LineOf>
 __device__ void share_line_scores(const HeadPlan& plan, const RowsAsA<T, Size>& own_q,
                                   std::uint32_t queries, std::uint32_t keys, LineOf line_of) {
-  const int lane = threadIdx.x % 32, eight = lane / 8, warp = threadIdx.x / 32;
+  const int warp = threadIdx.x / 32;
   const int rows = plan.geometry.rows, cols = plan.geometry.cols, width = plan.layout.row_width;
   const Lane at;
   const bool own_rows = width == 16;  // a warp's slots are a grid row
@@ -33,11 +60,22 @@ __device__ void share_line_scores(const HeadPlan& plan, const RowsAsA<T, Size>& 
     const bool along_y = line < cols;
     const int first = along_y ? line : (line - cols) * width, step = along_y ? width : 1;
     const int length = along_y ? rows : cols, entry = along_y ? width : 0;
-    const auto place = [&](int index, int piece) {
-      return slot_place<Size>(first + min(index, length - 1) * step, piece);
+    const auto row = [&](std::uint32_t tile, int half) {
+      return LineRow<Size>(tile, first + min(at.g + 8 * half, length - 1) * step);
     };
-    const RowsAsA<T, Size> line_q(queries + place(lane % 16, lane / 16));
-    multiply(c, line_q, keys + place(lane % 8 + eight / 2 * 8, eight % 2));
+    const LineRow<Size> line_q[2] = {row(queries, 0), row(queries, 1)};
+    const LineRow<Size> line_k[2] = {row(keys, 0), row(keys, 1)};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[half][e] = 0.0F;
+#pragma unroll
+      for (int i = 0; i < Size / 8; i += 2)
+        multiply_add(c[half],
+                     FragmentA<T>{line_q[0].words[i], line_q[1].words[i], line_q[0].words[i + 1],
+                                  line_q[1].words[i + 1]},
+                     FragmentB<T>{line_k[half].words[i], line_k[half].words[i + 1]});
+    }
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int own = at.g + e % 4 / 2 * 8, other = e / 4 * 8 + 2 * at.t + e % 2;

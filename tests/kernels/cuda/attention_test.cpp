@@ -435,6 +435,41 @@ TEST_P(CudaAttention, NoImagesAndManyHeads) {
   expect_right(filled(many, random), GetParam(), false);
 }
 
+/// More heads than a GPU has multiprocessors: a block takes one image after the other, and loads
+/// the next while it works. The last one has, to the last bit, the results it has alone.
+TEST_P(CudaAttention, ImagesDoNotNoticeThoseBefore) {
+  if (GetParam() == DType::float32) return;
+  Random random(29);
+  for (const auto [rows, cols, prefix, form] : {std::array{14, 14, 0, 0},
+                                                {14, 14, 0, 1},
+                                                {14, 14, 0, 2},
+                                                {14, 14, 1, 1},
+                                                {3, 16, 1, 1},
+                                                {3, 16, 0, 2},
+                                                {8, 8, 0, 1}}) {
+    Problem p;
+    p.shape = {4, 160, rows, cols, prefix, 64};
+    p.has_bias = form != 0;
+    p.form = form == 1 ? Form::direct : Form::distance;
+    p.span = form == 1 ? Span::between : Span::suffix;
+    p.positions = default_positions(p);
+    p = rounded_problem(filled(p, random), GetParam());
+    SCOPED_TRACE(described(p));
+    Problem last = p;
+    last.shape.images = 1;
+    const auto tail = [](const Numbers& all) {
+      return Numbers(all.end() - all.size() / 4, all.end());
+    };
+    for (Numbers* const numbers : {&last.q, &last.k, &last.v, &last.dout})
+      *numbers = tail(*numbers);
+    const auto all = run_on_gpu(p, GetParam(), false), alone = run_on_gpu(last, GetParam(), false);
+    EXPECT_EQ(tail(all.out), alone.out);
+    EXPECT_EQ(tail(all.dq), alone.dq);
+    EXPECT_EQ(tail(all.dk), alone.dk);
+    EXPECT_EQ(tail(all.dv), alone.dv);
+  }
+}
+
 TEST_P(CudaAttention, NotANumberStaysInItsImage) {
   Random random(6);
   for (const auto [rows, cols, head_size] :

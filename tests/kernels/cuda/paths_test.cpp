@@ -69,8 +69,8 @@ class CudaPaths : public testing::TestWithParam<DType> {
   }
 };
 
-// In 16 bits the first six run a head a block, by a kernel each, the others in tiles: streamed with
-// lines padded to 16, 32, 48 and 64, with a wide line, with wide heads, and with heads of no
+// In 16 bits the first seven run a head a block, by a kernel each, the others in tiles: streamed
+// with lines padded to 16, 32, 48 and 64, with a wide line, with wide heads, and with heads of no
 // compiled size.
 TEST_P(CudaPaths, EveryKernel) {
   Random random(11);
@@ -80,6 +80,7 @@ TEST_P(CudaPaths, EveryKernel) {
                            {8, 8, 0, 64},
                            {10, 10, 1, 32},
                            {13, 13, 1, 32},
+                           {13, 13, 1, 64},
                            {14, 14, 0, 64},
                            {17, 18, 1, 64},
                            {5, 40, 0, 64},
