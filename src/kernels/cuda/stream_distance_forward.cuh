@@ -3,141 +3,36 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/lazy_softmax.cuh"
 #include "kernels/cuda/stream_distance.cuh"
+#include "kernels/cuda/stream_distance_block.cuh"
 
 /// Attention forward on Hopper, distance form: one warpgroup takes 64 queries of a head and walks
 /// over all keys, three blocks a multiprocessor. Square roots and exponentials take longest, so
 /// products go on beside them: along x a tile ahead, the others from a tile's beginning on.
 namespace sape2::kernels::cuda {
 
-/// Places in shared memory, in bytes from its beginning. With a tile's y and keys come the next
-/// tile's x and the values of the tile before.
-template <int Steps>
-struct StreamDistanceForwardLayout {
-  enum Barrier { rows, arrived, read, kBarriers };
-  static constexpr int kVectorRow = Steps > 2 ? 128 : 64;
-  static constexpr int kVectorBytes = kRowTile * kVectorRow, kNormBytes = kRowTile * 4;
-  static constexpr int kOwnX = 0;
-  static constexpr int kOwnY = kOwnX + kVectorBytes;
-  static constexpr int kQueries = kOwnY + kVectorBytes;
-  static constexpr int kWeights = kQueries + kStreamTile;
-  static constexpr int kKeys = kWeights + kStreamTile;
-  static constexpr int kValues = kKeys + kStreamTile;
-  static constexpr int kY = kValues + kStreamTile;
-  static constexpr int kX = kY + kVectorBytes;            // of even tiles, of odd ones
-  static constexpr int kNorms = kX + 2 * kVectorBytes;    // squared lengths of x and y, likewise
-  static constexpr int kBarrier = kNorms + 4 * kNormBytes;
-  static constexpr int kBytes = kBarrier + kBarriers * 8;
-
-  __host__ __device__ static constexpr int x(int tile) { return kX + tile % 2 * kVectorBytes; }
-  __host__ __device__ static constexpr int norms(int tile, int axis) {
-    return kNorms + (tile % 2 * 2 + axis) * kNormBytes;
-  }
-};
-
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-// Aligned for swizzled tiles, so that all places are known to the compiler.
-extern __shared__ __align__(kSharedAlignment) unsigned char distance_forward_memory[];
 
 /// `Steps`: sixteens of a vector's entries.
 template <class T, int Steps>
-struct StreamDistanceForward {
-  using Layout = StreamDistanceForwardLayout<Steps>;
-  static constexpr int kColumns = kRowTile, kPieces = kColumns / 8;
+struct StreamDistanceForward : StreamDistanceBlock<Steps> {
+  using Block = StreamDistanceBlock<Steps>;
+  using Layout = typename Block::Layout;
+  using Block::kColumns, Block::at, Block::barrier, Block::block, Block::first_row, Block::g;
+  using Block::matrix, Block::p, Block::tiles, Block::vectors;
+  static constexpr int kPieces = kColumns / 8;
   static constexpr float kAlmostZero = 1e-30F;
 
-  const StreamForward& params;
-  const AttentionParams& p;
-  const Geometry& g;
-  StreamBlock block;
-  int tiles, first_row, row;  // row and row + 8 are this lane's
-  int warp;
+  int row;              // row and row + 8 are this lane's
   float scale, factor;  // of scores and of distances, times log2(e)
   LazySoftmax softmax;
   float out[8][4];
 
   __device__ explicit StreamDistanceForward(const StreamForward& all)
-      : params(all),
-        p(all.base),
-        g(p.geometry),
-        block(g, g.padded_tokens / kRowTile),
-        tiles((g.tokens + kColumns - 1) / kColumns),
-        first_row(block.row_tile * kRowTile),
+      : Block(all),
         row(first_row + threadIdx.x / 32 * 16 + Lane().g),
-        warp(__shfl_sync(0xffffffffu, threadIdx.x / 32, 0)),
         // Padding is −∞ times the scale, which no 0 may undo.
         scale((p.scale == 0.0F ? kAlmostZero : p.scale) * kLog2E),
         factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E) {}
-
-  __device__ static unsigned char* at(int place) { return distance_forward_memory + place; }
-  /// The matrix unit's names.
-  __device__ static std::uint64_t matrix(int place) {
-    return descriptor(shared_address(distance_forward_memory)) + place / 16;
-  }
-  __device__ static std::uint64_t vectors(int place) {
-    return descriptor<Layout::kVectorRow>(shared_address(distance_forward_memory)) + place / 16;
-  }
-  __device__ static CopyBarrier* barrier(int which) {
-    return reinterpret_cast<CopyBarrier*>(at(Layout::kBarrier)) + which;
-  }
-
-  // --------------------------------------------------------------- copies, started by one thread
-
-  __device__ void prepare() const {
-    prefetch_maps(params.q, params.k, params.v, params.x, params.y, params.norm_x, params.norm_y);
-    prepare_barrier(barrier(Layout::rows));
-    for (const int each_warp : {Layout::arrived, Layout::read})
-      prepare_barrier(barrier(each_warp), kWarps);
-  }
-  __device__ void load_vectors(int place, int tile, int axis, CopyBarrier* to) const {
-    const int first = tile * kColumns;
-    copy_box(at(place), axis ? params.y : params.x, block.vectors(first), to);
-    copy_box(at(Layout::norms(tile, axis)), axis ? params.norm_y : params.norm_x,
-             block.notes(first, 1), to);
-  }
-  /// What comes with a tile, a quarter by each warp.
-  __device__ void load(int tile, int quarter) const {
-    constexpr int kVectorsAndNorms = Layout::kVectorBytes + Layout::kNormBytes;
-    CopyBarrier* const to = barrier(Layout::arrived);
-    if (quarter == 0) {
-      expect_bytes(to, tile < tiles ? kVectorsAndNorms : 0);
-      if (tile < tiles) load_vectors(Layout::kY, tile, 1, to);
-    } else if (quarter == 1) {
-      expect_bytes(to, tile < tiles ? kStreamTile : 0);
-      if (tile < tiles) copy_box(at(Layout::kKeys), params.k, block.tokens(tile * kColumns), to);
-    } else if (quarter == 2) {
-      expect_bytes(to, tile > 0 ? kStreamTile : 0);
-      if (tile > 0)
-        copy_box(at(Layout::kValues), params.v, block.tokens((tile - 1) * kColumns), to);
-    } else {
-      expect_bytes(to, tile + 1 < tiles ? kVectorsAndNorms : 0);
-      if (tile + 1 < tiles) load_vectors(Layout::x(tile + 1), tile + 1, 0, to);
-    }
-  }
-  /// To begin with what was there before the launch in front, then what that one made.
-  __device__ void load_old() const {
-    expect_bytes(barrier(Layout::rows),
-                 3 * Layout::kVectorBytes + Layout::kNormBytes + kStreamTile);
-    copy_box(at(Layout::kQueries), params.q, block.tokens(first_row), barrier(Layout::rows));
-    load(0, 1);
-  }
-  __device__ void load_new() const {
-    CopyBarrier* const to = barrier(Layout::rows);
-    copy_box(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
-    load_vectors(Layout::x(0), 0, 0, to);
-    copy_box(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
-    for (const int quarter : {0, 2, 3}) load(0, quarter);
-  }
-  /// Once all warps' products of a tile are done, the next one may come. Warps stay whole: where
-  /// lanes part, the compiler computes matrices' names lane by lane.
-  __device__ void replace(int tile) const {
-    __syncwarp();
-    if (is_chosen()) arrive(barrier(Layout::read));
-    wait_for_boxes(barrier(Layout::read), tile);
-    if (is_chosen()) load(tile + 1, warp);
-  }
-
-  // ------------------------------------------------------------------------------------ tiles
 
   /// Squared lengths of a lane's columns, of half a tile.
   struct Norms {
@@ -163,7 +58,8 @@ struct StreamDistanceForward {
       }
   }
 
-  /// Adds up a tile's values; there are none before the first tile's.
+  /// Adds up a tile's values. Before the first tile they are of nothing, and the first tile's take
+  /// their place.
   __device__ void start_values(int tile) {
 #pragma unroll
     for (int k = 0; k < kColumns / 16; ++k)
@@ -187,14 +83,14 @@ struct StreamDistanceForward {
     wait_for_products<0>();
     hold(x);
     for (int tile = 0;; ++tile) {
+      // Shared memory answers slowly beside products, so lengths are asked for before them.
+      Norms next_norms = norms(tile, 0, 1);
       wait_for_boxes(barrier(Layout::arrived), tile);
       begin_products();
       start_row_product<T, Steps>(length, vectors(Layout::kOwnY), vectors(Layout::kY));
       start_row_product<T>(scores, matrix(Layout::kQueries), matrix(Layout::kKeys));
       start_values(tile - 1);
       if (tile == tiles) break;
-      // Shared memory answers slowly beside products, so lengths are asked for a step ahead.
-      Norms next_norms = norms(tile, 0, 1);
       roots(x, along_x, first_norms, 0);
       first_norms = norms(tile, 1, 0);
       roots(x, along_x, next_norms, 1);
@@ -203,7 +99,7 @@ struct StreamDistanceForward {
       hold(scores);
       hold(out);
       next_norms = norms(tile, 1, 1);
-      replace(tile);
+      this->replace(tile);
       roots(length, along_y, first_norms, 0);
       roots(length, along_y, next_norms, 1);
 #pragma unroll
@@ -222,8 +118,7 @@ struct StreamDistanceForward {
       }
       softmax.end_tile();
       first_norms = norms(tile + 1, 0, 0);
-      // A warp multiplies none but its own weights.
-      publish_to_matrix_unit();
+      publish_to_matrix_unit();  // a warp's weights are for its own products alone
       __syncwarp();
       wait_for_products<0>();
       hold(x);
@@ -249,8 +144,8 @@ struct StreamDistanceForward {
   /// Leaves the weights in shared memory: registers are scarce.
   __device__ void weigh(const float (&scores)[kPieces][4], const float (&length)[kPieces][4]) {
     const Tile<T> to{at(Layout::kWeights), kRowTile, 64};
-    const std::uint32_t first = shared_address(
-        to.piece(threadIdx.x / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16));
+    const std::uint32_t first =
+        shared_address(to.piece(threadIdx.x / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16));
     softmax.begin_tile();
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) {

@@ -14,9 +14,8 @@ struct StreamPairWeights {
   using Layout = StreamPairsLayout<Steps>;
   using Fragments = typename StreamPairs<T, Steps>::Fragments;
   static constexpr int kPieces = kPairPieces;
-  // Whether products are started a step ahead of their use, and columns' numbers asked for before
-  // them, since shared memory answers slowly beside products: the sums of long vectors leave too
-  // few registers for that.
+  // Whether products are started a step ahead of their use: the sums of long vectors leave too few
+  // registers for that.
   static constexpr bool kAhead = Steps <= 2;
 
   const StreamPairs<T, Steps>& pairs;
@@ -49,21 +48,17 @@ struct StreamPairWeights {
   __device__ void one_tile(int tile) {
     float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
-    OfColumns norms_y, sums;
     pairs.await_first(tile);
-    const OfColumns norms_x = of_columns(pairs.lengths(tile));
-    if constexpr (kAhead) norms_y = of_columns(pairs.lengths(tile) + kPairColumns);
     begin_products();
     start<Steps>(length, tile, Layout::x, Layout::x);
     start<Steps>(along_y, tile, Layout::y, Layout::y);
     start(scores, tile, Layout::q, Layout::k);
     wait_for_products<2>();
     hold(length);
-    std::uint32_t greatest = lengths(length, inverse[0], norms_x, tile, 0);
-    if constexpr (!kAhead) norms_y = of_columns(pairs.lengths(tile) + kPairColumns);
+    std::uint32_t greatest = lengths(length, inverse[0], tile, 0);
     wait_for_products<1>();
     hold(along_y);
-    greatest = greater_pairs<T>(greatest, lengths(along_y, inverse[1], norms_y, tile, 1));
+    greatest = greater_pairs<T>(greatest, lengths(along_y, inverse[1], tile, 1));
     if (is_infinite(greatest)) {
       replace_infinite(length, inverse[0]);
       replace_infinite(along_y, inverse[1]);
@@ -91,16 +86,16 @@ struct StreamPairWeights {
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= row_notes[e / 2][1];
     gradients(query_gradients, weights, dweights);
     if (pairs.params.base.dgain != nullptr) add_gain(query_gradients, length);
-    if constexpr (kAhead) sums = of_columns(pairs.note(tile));
     if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
     if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
 
+    // Of two neighbouring queries.
+    const float2* const column_notes = reinterpret_cast<const float2*>(pairs.note(tile)) + Lane().t;
     wait_for_products<kAhead ? 1 : 0>();
     hold(scores);
-    if constexpr (!kAhead) sums = of_columns(pairs.note(tile));
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 pair = sums.pair[piece];
+      const float2 pair = column_notes[piece * 4];
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[piece][e] = power_of_2(fmaf(
@@ -108,12 +103,11 @@ struct StreamPairWeights {
     }
     as_fragments(weights, scores);
     if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
-    const OfColumns dots = of_columns(pairs.note(tile) + kPairColumns);
     wait_for_products<0>();
     hold(dweights);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 pair = dots.pair[piece];
+      const float2 pair = column_notes[kPairColumns / 2 + piece * 4];
 #pragma unroll
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= e % 2 ? pair.y : pair.x;
     }
@@ -142,18 +136,6 @@ struct StreamPairWeights {
     pairs.end_turn(tile);
   }
 
-  /// A number of each of this lane's columns.
-  struct OfColumns {
-    float2 pair[kPieces];
-  };
-  __device__ static OfColumns of_columns(const float* numbers) {
-    OfColumns all;
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
-      all.pair[piece] = reinterpret_cast<const float2*>(numbers)[piece * 4 + Lane().t];
-    return all;
-  }
-
   template <int Sixteens = 4>
   __device__ void start(float (&c)[kPieces][4], int tile, int own, int other) const {
     start_row_product<T, Sixteens>(c, pairs.own_matrix(own), pairs.other_matrix(tile, other));
@@ -166,13 +148,16 @@ struct StreamPairWeights {
   }
   /// From products of an axis's vectors to distances, and their inverses, whose greatest it
   /// returns.
-  __device__ std::uint32_t lengths(float (&c)[kPieces][4], Fragments& inverse,
-                                   const OfColumns& norms, int tile, int axis) const {
+  __device__ std::uint32_t lengths(float (&c)[kPieces][4], Fragments& inverse, int tile,
+                                   int axis) const {
+    const float2* const norms =
+        reinterpret_cast<const float2*>(pairs.lengths(tile) + axis * kPairColumns) + Lane().t;
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const float2 pair = norms[piece * 4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        c[piece][e] = distance[axis].square(c[piece][e], norms.pair[piece], e);
+      for (int e = 0; e < 4; ++e) c[piece][e] = distance[axis].square(c[piece][e], pair, e);
+    }
     distance[axis].clear_prefix(c, pairs.row, tile * kPairColumns);
     std::uint32_t greatest = 0;
 #pragma unroll

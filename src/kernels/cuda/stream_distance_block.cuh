@@ -1,0 +1,132 @@
+#pragma once
+
+#include "kernels/cuda/stream_tiles.cuh"
+
+/// A block's shared memory in the forward pass of the distance form, and what comes into it
+/// (stream_distance_forward.cuh).
+namespace sape2::kernels::cuda {
+
+/// Places in shared memory, in bytes from its beginning. With a tile's y and keys come the next
+/// tile's x and the values of the tile before.
+template <int Steps>
+struct StreamDistanceForwardLayout {
+  enum Barrier { rows, arrived, read, kBarriers };
+  static constexpr int kVectorRow = Steps > 2 ? 128 : 64;
+  static constexpr int kVectorBytes = kRowTile * kVectorRow, kNormBytes = kRowTile * 4;
+  static constexpr int kOwnX = 0;
+  static constexpr int kOwnY = kOwnX + kVectorBytes;
+  static constexpr int kQueries = kOwnY + kVectorBytes;
+  static constexpr int kWeights = kQueries + kStreamTile;
+  static constexpr int kKeys = kWeights + kStreamTile;
+  static constexpr int kValues = kKeys + kStreamTile;
+  static constexpr int kY = kValues + kStreamTile;
+  static constexpr int kX = kY + kVectorBytes;          // of even tiles, of odd ones
+  static constexpr int kNorms = kX + 2 * kVectorBytes;  // squared lengths of x and y, likewise
+  static constexpr int kBarrier = kNorms + 4 * kNormBytes;
+  static constexpr int kBytes = kBarrier + kBarriers * 8;
+
+  __host__ __device__ static constexpr int x(int tile) { return kX + tile % 2 * kVectorBytes; }
+  __host__ __device__ static constexpr int norms(int tile, int axis) {
+    return kNorms + (tile % 2 * 2 + axis) * kNormBytes;
+  }
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Aligned for swizzled tiles, so that all places are known to the compiler.
+extern __shared__ __align__(kSharedAlignment) unsigned char distance_forward_memory[];
+
+/// `Steps`: sixteens of a vector's entries.
+template <int Steps>
+struct StreamDistanceBlock {
+  using Layout = StreamDistanceForwardLayout<Steps>;
+  static constexpr int kColumns = kRowTile;
+
+  const StreamForward& params;
+  const AttentionParams& p;
+  const Geometry& g;
+  StreamBlock block;
+  int tiles, first_row, warp;
+
+  __device__ explicit StreamDistanceBlock(const StreamForward& all)
+      : params(all),
+        p(all.base),
+        g(p.geometry),
+        block(g, g.padded_tokens / kRowTile),
+        tiles((g.tokens + kColumns - 1) / kColumns),
+        first_row(block.row_tile * kRowTile),
+        warp(__shfl_sync(0xffffffffu, threadIdx.x / 32, 0)) {}
+
+  __device__ static unsigned char* at(int place) { return distance_forward_memory + place; }
+  /// The matrix unit's names.
+  __device__ static std::uint64_t matrix(int place) {
+    return descriptor(shared_address(distance_forward_memory)) + place / 16;
+  }
+  __device__ static std::uint64_t vectors(int place) {
+    return descriptor<Layout::kVectorRow>(shared_address(distance_forward_memory)) + place / 16;
+  }
+  __device__ static CopyBarrier* barrier(int which) {
+    return reinterpret_cast<CopyBarrier*>(at(Layout::kBarrier)) + which;
+  }
+
+  // --------------------------------------------------------------- copies, started by one thread
+
+  __device__ void prepare() const {
+    prefetch_maps(params.q, params.k, params.v, params.x, params.y, params.norm_x, params.norm_y);
+    prepare_barrier(barrier(Layout::rows));
+    for (const int each_warp : {Layout::arrived, Layout::read})
+      prepare_barrier(barrier(each_warp), kWarps);
+  }
+  __device__ void load_vectors(int place, int tile, int axis, CopyBarrier* to) const {
+    const int first = tile * kColumns;
+    copy_box(at(place), axis ? params.y : params.x, block.vectors(first), to);
+    copy_box(at(Layout::norms(tile, axis)), axis ? params.norm_y : params.norm_x,
+             block.notes(first, 1), to);
+  }
+  /// What comes with a tile, a quarter by each warp.
+  enum Quarter { y, keys, values_before, next_x };
+  __device__ void load(int tile, int quarter) const {
+    constexpr int kVectorsAndNorms = Layout::kVectorBytes + Layout::kNormBytes;
+    CopyBarrier* const to = barrier(Layout::arrived);
+    if (quarter == y) {
+      expect_bytes(to, tile < tiles ? kVectorsAndNorms : 0);
+      if (tile < tiles) load_vectors(Layout::kY, tile, 1, to);
+    } else if (quarter == keys) {
+      expect_bytes(to, tile < tiles ? kStreamTile : 0);
+      if (tile < tiles) copy_box(at(Layout::kKeys), params.k, block.tokens(tile * kColumns), to);
+    } else if (quarter == values_before) {
+      expect_bytes(to, tile > 0 ? kStreamTile : 0);
+      if (tile > 0)
+        copy_box(at(Layout::kValues), params.v, block.tokens((tile - 1) * kColumns), to);
+    } else {
+      expect_bytes(to, tile + 1 < tiles ? kVectorsAndNorms : 0);
+      if (tile + 1 < tiles) load_vectors(Layout::x(tile + 1), tile + 1, 0, to);
+    }
+  }
+  /// To begin with what was there before the launch in front, then what that one made.
+  __device__ void load_old() const {
+    expect_bytes(barrier(Layout::rows),
+                 3 * Layout::kVectorBytes + Layout::kNormBytes + kStreamTile);
+    copy_box(at(Layout::kQueries), params.q, block.tokens(first_row), barrier(Layout::rows));
+    load(0, keys);
+  }
+  __device__ void load_new() const {
+    CopyBarrier* const to = barrier(Layout::rows);
+    copy_box(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
+    load_vectors(Layout::x(0), 0, 0, to);
+    copy_box(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
+    for (const int quarter : {y, values_before, next_x}) load(0, quarter);
+  }
+  /// Once all warps' products of a tile are done, the next one comes. Warps stay whole: where lanes
+  /// part, the compiler computes matrices' names lane by lane.
+  __device__ void replace(int tile) const {
+    __syncwarp();
+    if (is_chosen()) arrive(barrier(Layout::read));
+    wait_for_boxes(barrier(Layout::read), tile);
+    if (is_chosen()) load(tile + 1, warp);
+  }
+};
+
+#endif
+
+}  // namespace sape2::kernels::cuda
