@@ -76,10 +76,10 @@ struct HeadProducts {
 #pragma unroll 1
       for (; slot + 32 <= slots; slot += 32) {
         float c[2][2][4];
-        if constexpr (kByWarpgroups) {
+        if constexpr (kByWarpgroups || Size < 64) {
           multiply_rows(c, a, tile, slot);
           make_and_use(slot, c);
-        } else {
+        } else {  // registers are short: one sixteen is made before the next is multiplied
 #pragma unroll
           for (int n = 0; n < 2; ++n) {
             multiply(c[n], a, at_slots<Size>(tile + places.b_rows, slot + 16 * n));
