@@ -79,7 +79,7 @@ class Workspace {
 /// A new tensor on q's device. Past the dispatcher, whose way to the same takes twice as long:
 /// small calls wait for the host.
 Tensor empty_beside(const Tensor& q, at::IntArrayRef sizes, at::ScalarType type) {
-  return at::detail::empty_cuda(sizes, type, q.device(), std::nullopt);
+  return at::detail::empty_cuda(sizes, type, q.device(), {});
 }
 
 void* data(const Tensor& tensor) {

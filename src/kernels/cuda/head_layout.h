@@ -10,6 +10,7 @@ namespace sape2::kernels::cuda {
 
 /// Grids that kernels are compiled for, with one pair of tables in the two named settings: up to 8,
 /// 12 or 16 rows and columns and any prefix tokens, or a square of exactly 7, 8 or 14 without.
+/// Those of up to 16 serve calls without a bias too.
 enum class HeadGrid : std::uint8_t { any, up_to_8, up_to_12, up_to_16, seven, eight, fourteen };
 
 __host__ __device__ constexpr bool is_exact(HeadGrid grid) {
@@ -51,7 +52,8 @@ __host__ __device__ constexpr bool shares_scores(HeadGrid grid) {
   return grid != HeadGrid::any && longest_line(grid) > 8;
 }
 
-/// Whether a block has its multiprocessor to itself, so that nobody works while it waits.
+/// Whether a block of the largest such grid has its multiprocessor to itself, so that nobody works
+/// while it waits.
 __host__ __device__ constexpr bool is_alone(HeadGrid grid, int head_size) {
   return head_size == 64 && (grid == HeadGrid::fourteen || grid == HeadGrid::up_to_16);
 }

@@ -19,7 +19,7 @@ template <int Size, BiasForm Form, HeadGrid Grid, bool Backward>
 __device__ HeadPlan head_plan(const HeadForward& p) {
   HeadPlan plan{p.layout, p.attention.geometry, p.has_tables, p.stage.sets, p.stage.span};
   if constexpr (Form == BiasForm::none || Form == BiasForm::distance_pair) {
-    plan.layout.beside = 0;  // known of all calls without a compiled grid
+    plan.layout.beside = 0;  // known of all calls: rows have no room, or the grid is not compiled
   }
   if constexpr (Grid == HeadGrid::any) {
     __builtin_assume(plan.layout.row_width != 12);

@@ -112,8 +112,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   float dscale = 0.0F, doffset = 0.0F;
   float* dtables = params.all.dtables[0];
   if (dtables != nullptr) dtables += std::int64_t(sums.entry()) * axis.positions * kUsualHead;
-  // Tables' sums, and at the end those of the gates; takes the place of everything the products
-  // with the tables have read.
+  // Tables' sums, and at the end those of the gates; takes the place of the scores' gradients.
   const auto store_sums = [&](const TableParts& parts, bool add, bool last) {
     sums.store(parts, {dtables, Lines::table_begin(axis.length), axis.positions, add},
                make_float2(dscale, doffset), last ? params.all.dgate_scale[0] : nullptr,

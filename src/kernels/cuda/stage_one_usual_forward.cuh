@@ -97,7 +97,10 @@ struct UsualDivision {
       return (a.lines + Lines::kLines - 1) / Lines::kLines;
     };
     const auto& other = p.axes[1 - axis];
-    both = axis == 0 && other.length <= Lines::kLong && 2 * other.length > Lines::kLong;
+    // Gates of lines of up to 32 are rounded more finely (UsualGates), so on the way back.
+    const bool rounded_alike = Lines::kLong <= 32 || other.length > 32;
+    both = axis == 0 && other.length <= Lines::kLong && 2 * other.length > Lines::kLong &&
+           rounded_alike;
     const int own = groups(p.axes[axis]), most = both ? std::max(own, groups(other)) : own;
     const std::int64_t all = p.geometry.batch_heads * (own + (both ? groups(other) : 0));
     const int steps = static_cast<int>(std::min<std::int64_t>(most, (all + kAtOnce - 1) / kAtOnce));

@@ -6,11 +6,11 @@
 
 namespace sape2::kernels::cuda {
 
-/// How tokens are cut into tiles of `width` slots that stand along columns (or, for keys with a
-/// direct bias, rows). The direct form takes whole grid rows, or equal parts of long ones, each
-/// padded to a multiple of 8: a column of the tile then always stands for the same column of the
-/// grid (within a part), and eight neighbours share a grid row. Prefix tokens fill tiles of their
-/// own at the end. The other forms take the tokens as they come, one grid row of all.
+/// How tokens are cut into tiles of `width` slots that stand along columns. The direct form takes
+/// whole grid rows, or equal parts of long ones, each padded to a multiple of 8: a column of the
+/// tile then always stands for the same column of the grid (within a part), and eight neighbours
+/// share a grid row. Prefix tokens fill tiles of their own at the end. The other forms take the
+/// tokens as they come, one grid row of all.
 struct StreamColumns {
   int width;
   int across, down;  // the grid

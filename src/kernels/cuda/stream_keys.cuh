@@ -30,7 +30,7 @@ struct StreamKeysLayout {
 /// products of what each key takes of a query's vectors with those vectors.
 template <class T, int Rows>
 struct KeysBias {
-  static constexpr int kEights = Rows / 8;
+  static constexpr int kEights = Rows > 8 ? 2 : 1;
   std::uint32_t x_address, y_address;  // of this lane's row in the first tile
   // Of A: the ratio where a key takes from, its high part and what that lacks.
   FragmentA<T> x[2];  // the first eight keys' place and the second's
