@@ -91,12 +91,18 @@ template <int Steps = 4, bool Add = false, class T, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
   start_row_product<T, Steps, Add>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
-/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b.
-template <class T, int KPieces>
-__device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
+/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b; 64 or 16 columns.
+template <class T, int Pieces, int KPieces>
+__device__ void start_column_product(float (&c)[Pieces][4], const FragmentA<T> (&a)[KPieces],
                                      std::uint64_t b) {
 #pragma unroll
-  for (int k = 0; k < KPieces; ++k) register_product<T>(c, a[k], b + 128 * k);
+  for (int k = 0; k < KPieces; ++k) {
+    if constexpr (Pieces == 2) {
+      register_product_16<T>(c, a[k], b + 128 * k);
+    } else {
+      register_product<T>(c, a[k], b + 128 * k);
+    }
+  }
 }
 template <class T, int KPieces>
 __device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],

@@ -137,6 +137,23 @@ __device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint
 }
 #undef SAPE2_REGISTER_PRODUCT
 
+#define SAPE2_REGISTER_PRODUCT_16(TYPE)                                                     \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32." TYPE "." TYPE                  \
+               " {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, 1, 1, 1, 1;\n"  \
+               : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), \
+                 "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3])                                \
+               : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b))
+/// c += a · b, sixteen of k along the rows of b, 16 columns; a from registers.
+template <class T>
+__device__ void register_product_16(float (&c)[2][4], const FragmentA<T>& a, std::uint64_t b) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    SAPE2_REGISTER_PRODUCT_16("bf16");
+  } else {
+    SAPE2_REGISTER_PRODUCT_16("f16");
+  }
+}
+#undef SAPE2_REGISTER_PRODUCT_16
+
 #define SAPE2_REGISTER_PRODUCT_64(TYPE)                                                           \
   asm volatile(                                                                                   \
       "{.reg .pred p; setp.ne.b32 p, %37, 0;\n"                                                   \
