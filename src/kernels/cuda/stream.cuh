@@ -110,9 +110,8 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
-  const bool crosses = Form == BiasForm::direct && s.eights.crosses_eights();
   if (Form == BiasForm::direct &&
-      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_rows, crosses ? 16 : 8))
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
@@ -127,18 +126,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles,
              {.overlapping = true}, kThreads, StreamQueriesLayout<Form>::bytes(s.columns), stream,
              s);
-      const auto launch_keys = [&](auto y_entries, std::int64_t tiles) {
-        constexpr int kRows = decltype(y_entries)::value;
-        launch(stream_keys_kernel<T, Form, kRows>, g.batch_heads * tiles, {.overlapping = true},
-               kThreads, StreamKeysLayout<Form, kRows>::kBytes, stream, s);
-      };
-      if constexpr (Form == BiasForm::none) {
-        launch_keys(std::integral_constant<int, 0>(), row_tiles);
-      } else if (crosses) {
-        launch_keys(std::integral_constant<int, 16>(), s.eights.tiles);
-      } else {
-        launch_keys(std::integral_constant<int, 8>(), s.eights.tiles);
-      }
+      launch(stream_keys_kernel<T, Form>,
+             g.batch_heads * (Form == BiasForm::direct ? s.eights.tiles : row_tiles),
+             {.overlapping = true}, kThreads, StreamKeysLayout<Form>::kBytes, stream, s);
     }
   });
   return true;
