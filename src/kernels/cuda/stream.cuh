@@ -60,6 +60,15 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
   use(std::integral_constant<int, 0>());
 }
 
+/// Shared memory for a launch: so much that no more blocks fit a multiprocessor than it would have
+/// if all were spread evenly. Launches overlap, and blocks settle wherever there is room first.
+inline int spread_evenly(std::int64_t blocks, int bytes) {
+  constexpr int kAll = 228 * 1024, kBeside = 1024, kUnit = 128;  // of Hopper
+  const std::int64_t each = (blocks + multiprocessors() - 1) / multiprocessors();
+  const int too_much_for_one_more = static_cast<int>(kAll / (each + 1)) - kBeside + kUnit;
+  return std::min(std::max(bytes, too_much_for_one_more), shared_memory_limit());
+}
+
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   if (!is_hopper_code()) return false;
@@ -83,7 +92,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
              StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
       launch(stream_forward_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
-             StreamForwardLayout<Form>::bytes(s.columns), stream, s);
+             spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
     }
   });
   return true;
@@ -123,12 +132,13 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
              {.overlapping = true}, kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes,
              stream, s);
     } else {
-      launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles,
-             {.overlapping = true}, kThreads, StreamQueriesLayout<Form>::bytes(s.columns), stream,
-             s);
-      launch(stream_keys_kernel<T, Form>,
-             g.batch_heads * (Form == BiasForm::direct ? s.eights.tiles : row_tiles),
-             {.overlapping = true}, kThreads, StreamKeysLayout<Form>::kBytes, stream, s);
+      const std::int64_t blocks = g.batch_heads * row_tiles;
+      const std::int64_t key_blocks =
+          Form == BiasForm::direct ? g.batch_heads * s.eights.tiles : blocks;
+      launch(stream_queries_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
+             spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
+      launch(stream_keys_kernel<T, Form>, key_blocks, {.overlapping = true}, kThreads,
+             spread_evenly(key_blocks, StreamKeysLayout<Form>::kBytes), stream, s);
     }
   });
   return true;

@@ -197,20 +197,31 @@ __global__ void __launch_bounds__(kThreads, 3)
     return reinterpret_cast<const float4*>(stages + stage * Layout::kStageBytes +
                                            Layout::kNotes)[piece * 4 + lane.t];
   };
-  const auto weigh = [&](int stage, int first_piece) {
+  // Half a tile's log2(Σ e^logit), read before products start: beside those memory answers slowly.
+  float shifts[kPieces / 2][2];
+  const auto read_shifts = [&](int stage, int first_piece) {
 #pragma unroll
-    for (int piece = first_piece; piece < first_piece + kPieces / 2; ++piece) {
-      const float4 pair = note(stage, piece);
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, e % 2 ? -pair.z : -pair.x));
+    for (int i = 0; i < kPieces / 2; ++i) {
+      const float4 pair = note(stage, first_piece + i);
+      shifts[i][0] = pair.x;
+      shifts[i][1] = pair.z;
     }
+  };
+  const auto weigh = [&](int first_piece) {
+#pragma unroll
+    for (int i = 0; i < kPieces / 2; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& own = weight[first_piece + i][e];
+        own = power_of_2(fmaf(own, scale, -shifts[i][e % 2]));
+      }
     hold(weight);
   };
   // The second half of a tile: its gradients, which had to wait for the registers of the last
   // tile's fragments. Weights and their gradients become fragments together, so that few numbers
   // wait at once.
   const auto make_fragments = [&](int stage, int tile_to_load) {
+    read_shifts(stage, kPieces / 2);
     begin_products();
     start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
@@ -218,7 +229,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       load_tile(tile_to_load, warp);
       if (warp == 2) load_notes(tile_to_load);
     }
-    weigh(stage, kPieces / 2);
+    weigh(kPieces / 2);
     wait_for_products<0>();
     hold(gradient);
 #pragma unroll
@@ -237,15 +248,17 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   wait_for_boxes(rows_arrived, 0);
   prepare_scores(0);
+  read_shifts(0, 0);
   begin_products();
   start_row_product<4, kDirect>(weight, k_rows, tile_of(0, 0));
   end_products();
   hold(weight);
-  weigh(0, 0);
+  weigh(0);
   make_fragments(0, tiles);
   for (int tile = 1; tile < tiles; ++tile) {
     const int stage = tile % Layout::kStages, before = (tile - 1) % Layout::kStages;
     prepare_scores(tile);
+    read_shifts(stage, 0);
     hold(dv);
     hold(dk);
     begin_products();
@@ -256,7 +269,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     commit_products();
     wait_for_products<1>();
     hold(weight);
-    weigh(stage, 0);
+    weigh(0);
     wait_for_products<0>();
     hold(dk);
     hold(dv);
@@ -275,19 +288,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   hold(dk);
   hold(dv);
 
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int slot = warp * 16 + lane.g + 8 * half;
-    int token = first_row + slot < g.tokens ? first_row + slot : -1;
-    if constexpr (kDirect) token = keys.token(keys.place(block.row_tile, slot / 8), slot % 8);
-    if (token < 0) continue;
-    if (params.base.dk.data != nullptr)
-      store_row(head_of<T>(params.base.dk, block.image, block.head).row(token), dk, half, p.scale,
-                g.head_size, g.aligned);
-    if (params.base.dv.data != nullptr)
-      store_row(head_of<T>(params.base.dv, block.image, block.head).row(token), dv, half, 1.0F,
-                g.head_size, g.aligned);
-  }
+  const auto token_of = [&](int slot) {
+    if constexpr (kDirect) return keys.token(keys.place(block.row_tile, slot / 8), slot % 8);
+    return first_row + slot < g.tokens ? first_row + slot : -1;
+  };
+  __syncthreads();  // nobody reads k and v any more
+  store_rows(params.base.dk, block, g.head_size, k_rows, dk, p.scale, token_of);
+  store_rows(params.base.dv, block, g.head_size, v_rows, dv, 1.0F, token_of);
 #endif
 }
 
