@@ -60,6 +60,15 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
   use(std::integral_constant<int, 0>());
 }
 
+/// Shared memory for a launch: so much that no more blocks fit a multiprocessor than it would have
+/// if all were spread evenly. Launches overlap, and blocks settle wherever there is room first.
+inline int spread_evenly(std::int64_t blocks, int bytes) {
+  constexpr int kAll = 228 * 1024, kBeside = 1024, kUnit = 128;  // of Hopper
+  const std::int64_t each = (blocks + multiprocessors() - 1) / multiprocessors();
+  const int too_much_for_one_more = static_cast<int>(kAll / (each + 1)) - kBeside + kUnit;
+  return std::min(std::max(bytes, too_much_for_one_more), shared_memory_limit());
+}
+
 template <class T, BiasForm Form>
 bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   if (!is_hopper_code()) return false;
@@ -83,7 +92,7 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
              StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
       launch(stream_forward_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
-             StreamForwardLayout<Form>::bytes(s.columns), stream, s);
+             spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
     }
   });
   return true;
@@ -110,9 +119,8 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
-  const bool crosses = Form == BiasForm::direct && s.eights.crosses_eights();
   if (Form == BiasForm::direct &&
-      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_rows, crosses ? 16 : 8))
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
@@ -124,21 +132,13 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
              {.overlapping = true}, kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes,
              stream, s);
     } else {
-      launch(stream_queries_kernel<T, Form, kWide>, g.batch_heads * row_tiles,
-             {.overlapping = true}, kThreads, StreamQueriesLayout<Form>::bytes(s.columns), stream,
-             s);
-      const auto launch_keys = [&](auto y_entries, std::int64_t tiles) {
-        constexpr int kRows = decltype(y_entries)::value;
-        launch(stream_keys_kernel<T, Form, kRows>, g.batch_heads * tiles, {.overlapping = true},
-               kThreads, StreamKeysLayout<Form, kRows>::kBytes, stream, s);
-      };
-      if constexpr (Form == BiasForm::none) {
-        launch_keys(std::integral_constant<int, 0>(), row_tiles);
-      } else if (crosses) {
-        launch_keys(std::integral_constant<int, 16>(), s.eights.tiles);
-      } else {
-        launch_keys(std::integral_constant<int, 8>(), s.eights.tiles);
-      }
+      const std::int64_t blocks = g.batch_heads * row_tiles;
+      const std::int64_t key_blocks =
+          Form == BiasForm::direct ? g.batch_heads * s.eights.tiles : blocks;
+      launch(stream_queries_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
+             spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
+      launch(stream_keys_kernel<T, Form>, key_blocks, {.overlapping = true}, kThreads,
+             spread_evenly(key_blocks, StreamKeysLayout<Form>::kBytes), stream, s);
     }
   });
   return true;

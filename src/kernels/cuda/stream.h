@@ -31,7 +31,7 @@ struct StreamBackward {
   CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
-  CUtensorMap y_rows;              // some entries of their y
+  CUtensorMap y_eight;             // eight entries of their y
 };
 
 /// Tiles' slots along columns, as many as along rows.

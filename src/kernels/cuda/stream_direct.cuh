@@ -5,9 +5,8 @@
 /// The direct form, b_in = x_i[column of n] + y_i[row of n], in the streaming kernels. Tiles of
 /// keys are whole grid rows padded to eights (StreamColumns), so eight neighbouring keys are eight
 /// neighbouring entries of x. A product with a diagonal of 8×8 takes a piece of x, two numbers a
-/// register, to where the scores are gathered, and a piece of the logits' gradients to the sums of
-/// x's gradient: one instruction for four numbers a lane. The scores' product starts from x's part
-/// of the bias; y's part joins the softmax's shift.
+/// register, to where the scores are gathered: one instruction for four numbers a lane. The scores'
+/// product starts from x's part of the bias; y's part joins the softmax's shift.
 namespace sape2::kernels::cuda {
 
 /// From the bias to the scores, which are multiplied by `scale` afterwards.
@@ -182,8 +181,8 @@ template <class T, int Wide, bool InRegisters>
 struct StreamDirect {
   static constexpr int kPieces = kTilePieces<Wide>, kStored = Wide > 0 ? Wide : kPieces;
   const StreamColumns& columns;
-  std::uint32_t high, low;  // the ratio's two parts, each on a diagonal
-  bool in_two_parts;
+  std::uint32_t high;       // the ratio's first part, on a diagonal
+  float low;                // and what it lacks
   std::uint32_t x_address;  // of this lane's row, if x is in shared memory
   std::uint32_t along_x[InRegisters ? kStored : 1][2];
 
@@ -191,8 +190,7 @@ struct StreamDirect {
       : columns(all) {
     const InTwoParts<T> parts(ratio);
     high = on_diagonal<T>(parts.high);
-    low = on_diagonal<T>(parts.low);
-    in_two_parts = parts.low != 0.0F;
+    low = parts.low;
     // Pieces of a row are exchanged by the row's number; piece 0, or 1 for the other lanes.
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
     x_address = shared_address(panels_x) + row * 128 + (lane / 16 ^ row % 8) * 16;
@@ -247,9 +245,10 @@ struct StreamDirect {
     for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {
       multiply_onto<T>(c[piece], x[0], x[1], by, kNothing);
     });
-    if (!in_two_parts || !at.in_grid) return;
+    if (low == 0.0F || !at.in_grid) return;
+    const std::uint32_t rest = on_diagonal<T>(low);
     for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {
-      multiply_add_eight<T>(c[piece], x[0], x[1], low);
+      multiply_add_eight<T>(c[piece], x[0], x[1], rest);
     });
   }
 

@@ -5,28 +5,58 @@
 /// The way back through the direct form's bias, in the queries' pass.
 namespace sape2::kernels::cuda {
 
+/// Sums of the logits' gradients along grid rows, as eight further columns of the product that
+/// makes dq, each for one grid row: behind a tile's keys lie columns of ones. A product takes
+/// sixteen slots of a tile, so shared memory holds sixteen rows of eight columns for each grid row
+/// that those can stand in. How far behind the keys they lie is part of the product's name for
+/// both.
+template <int Wide>
+struct RowSums {
+  static constexpr int kBytes = 16 * 128;
+  // Grid rows that are summed up together: fewer where rows are three eights of slots, since
+  // sixteen may then stand in two rows, and take eight columns of their own.
+  static constexpr int kTogether = Wide == 3 ? 4 : 8;
+
+  /// Which eight columns are for the tile's sixteen number k, `first` its first grid row.
+  __device__ static int eight(int first, int k) {
+    const int place = first % kTogether;
+    if constexpr (Wide == 3) return place / 2 * 3 + k;
+    return place + (Wide > 0 ? 2 * k / Wide : k);
+  }
+  /// Which of them has ones in the first or second eight of rows.
+  __device__ static int column(const StreamColumns& columns, int eight, int half) {
+    if constexpr (Wide == 3) return eight / 3 * 2 + (eight % 3 * 2 + half) / 3;
+    return Wide == 0 && columns.part_width == 8 ? 2 * eight + half : eight;
+  }
+  /// Each thread writes one row of eight columns, before the matrix unit is told of it, and a
+  /// barrier.
+  template <class T>
+  __device__ static void write(unsigned char* shared, const StreamColumns& columns) {
+    const int row = threadIdx.x / 8, own = threadIdx.x % 8, at = column(columns, own, row / 8);
+    const auto pair = [&](int i) {
+      return pack<T>(at == i ? 1.0F : 0.0F, at == i + 1 ? 1.0F : 0.0F);
+    };
+    *reinterpret_cast<uint4*>(Tile<T>{shared, 16, 64}.piece(row, own)) =
+        make_uint4(pair(0), pair(2), pair(4), pair(6));
+  }
+};
+
 /// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
 template <class T, int Wide>
 struct StreamDirectGradient {
+  using Sums = RowSums<Wide>;
   static constexpr int kPieces = kTilePieces<Wide>, kStored = Wide > 0 ? Wide : kPieces;
-  static constexpr int kRows = RowsY<T, Wide>::kRows;
   const BackwardParams& p;
   const StreamColumns& columns;
-  std::int64_t token;  // of this lane's first row
+  const StreamBlock& block;
   float factor;        // from logit to bias
-  std::uint32_t one;   // 1 on a diagonal
+  std::uint32_t ones;  // where RowSums has them
   float sum_x[kStored][4];
   float with_bias = 0.0F;
-  T* dy;  // of this lane's first row
 
   __device__ StreamDirectGradient(const BackwardParams& params, const StreamColumns& all,
-                                  std::int64_t row, float f)
-      : p(params),
-        columns(all),
-        token(row),
-        factor(f),
-        one(on_diagonal<T>(1.0F)),
-        dy(static_cast<T*>(params.dy) + row * params.forward.vectors.width_y) {
+                                  const StreamBlock& own, float f, const unsigned char* shared)
+      : p(params), columns(all), block(own), factor(f), ones(shared_address(shared)) {
     clear_x();
   }
   __device__ void clear_x() {
@@ -35,33 +65,40 @@ struct StreamDirectGradient {
 #pragma unroll
       for (int e = 0; e < 4; ++e) sum_x[piece][e] = 0.0F;
   }
-  /// Adds a tile of the grid; columns without a token must have gradient 0.
-  __device__ void add(const FragmentA<T> (&gradient)[kPieces / 2], const RowsY<T, Wide>& y,
-                      const StreamColumns::Place& at) {
-    const Lane lane;
-    const std::uint32_t ones = pack<T>(1.0F, 1.0F);
-    PieceWalk<Wide> walk(columns);
-    // Column g of this product's result is grid row g of the tile.
-    float sum_y[4] = {0.0F, 0.0F, 0.0F, 0.0F};
+  /// Adds a piece of a tile along x; columns without a token must have gradient 0.
+  __device__ void add_x(const float (&gradient)[4], int piece) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum_x[piece % kStored][e] += gradient[e];
+  }
+  /// Starts adding a tile of the grid to dq and, in its last piece, along y.
+  __device__ void start_sums(float (&dq)[9][4], const FragmentA<T> (&gradient)[kPieces / 2],
+                             const Tile<T>& keys, const StreamColumns::Place& at) const {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    const std::uint32_t from = shared_address(keys.data);
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) {
-      FragmentB<T> rows;
-#pragma unroll
-      for (int i = 0; i < 2; ++i, walk.next()) {
-        multiply_add_eight<T>(sum_x[(2 * k + i) % kStored], gradient[k].r[2 * i],
-                              gradient[k].r[2 * i + 1], one);
-        rows.r[i] = lane.g == walk.row ? ones : 0;
-      }
-      multiply_add<T>(sum_y, gradient[k], rows);
+      const std::uint32_t place = from + k * Sums::kBytes;
+      const std::uint32_t ahead = ones + Sums::eight(at.first_row, k) * 16 - place;
+      register_column_product<T>(dq, gradient[k],
+                                 descriptor(place) + (std::uint64_t(ahead / 16 - 1) << 16));
     }
-    // Two grid rows a lane, of the lanes that have any.
-    const int here = kRows > 0 ? kRows : columns.rows_per_tile;
-    const int first = at.first_row + 2 * lane.t;
-    if (2 * lane.t < here && first < columns.down) {
+#endif
+  }
+  /// After a tile's products: writes what some grid rows have summed up, if it was their last.
+  __device__ void end_rows(float (&sum)[4], const StreamColumns::Place& at,
+                           const RowsY<T, Wide>& y) {
+    constexpr int kTogether = Sums::kTogether;
+    const int next = at.first_row + columns.rows_per_tile;
+    if (!at.in_grid || (next % kTogether != 0 && next < columns.down)) return;
+    const Lane lane;
+    const int row = at.first_row / kTogether * kTogether + 2 * lane.t;
+    if (2 * lane.t < kTogether && row < columns.down) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        add_y(sum_y[2 * half], sum_y[2 * half + 1], y, half, at.part, first, here);
+        write_y(sum[2 * half], sum[2 * half + 1], y, half, at.part, row);
     }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum[e] = 0.0F;
     __syncwarp();
   }
   /// Writes what a part of the grid's columns has summed up.
@@ -71,13 +108,16 @@ struct StreamDirectGradient {
 #pragma unroll
     for (int piece = 0; piece < kStored; ++piece) {
       // Pieces that lie below one another in the tile stand for the same grid columns.
+      if constexpr (Wide == 0) {
 #pragma unroll
-      for (int below = piece + 1; below < kStored; ++below) {
-        const float same = (below - piece) % wide == 0 ? 1.0F : 0.0F;
+        for (int below = piece + 1; below < kStored; ++below) {
+          const float same = (below - piece) % wide == 0 ? 1.0F : 0.0F;
 #pragma unroll
-        for (int e = 0; e < 4; ++e) sum_x[piece][e] = fmaf(same, sum_x[below][e], sum_x[piece][e]);
+          for (int e = 0; e < 4; ++e)
+            sum_x[piece][e] = fmaf(same, sum_x[below][e], sum_x[piece][e]);
+        }
+        if (piece >= wide) break;
       }
-      if (piece >= wide) break;
       const int column = part * columns.part_width + piece * 8 + 2 * lane.t;
       if (column >= columns.across) continue;
 #pragma unroll
@@ -88,10 +128,15 @@ struct StreamDirectGradient {
   }
 
  private:
+  /// Of one of this lane's two rows.
+  __device__ std::int64_t token(int half) const {
+    return block.batch_head * p.forward.geometry.padded_tokens + block.row_tile * kRowTile +
+           threadIdx.x / 32 * 16 + Lane().g + 8 * half;
+  }
   /// Two neighbouring grid columns of one of the lane's rows. There may be no second one; its
   /// gradient is then 0, and its place among the padding.
   __device__ void write_x(float sum, float next, int half, int column) {
-    const std::int64_t place = (token + 8 * half) * p.forward.vectors.width_x + column;
+    const std::int64_t place = token(half) * p.forward.vectors.width_x + column;
     if (p.dgain != nullptr) {
       const T* const x = static_cast<const T*>(p.forward.vectors.x) + place;
       with_bias = fmaf(sum, widen(x[0]), with_bias);
@@ -101,22 +146,17 @@ struct StreamDirectGradient {
         pack<T>(factor * sum, factor * next);
   }
   /// Two neighbouring grid rows of one of the lane's rows. There may be no second one here either.
-  __device__ void add_y(float sum, float next, const RowsY<T, Wide>& y, int half, int part,
-                        int first, int here) {
-    T* const to = dy + half * 8 * p.forward.vectors.width_y + first;
+  __device__ void write_y(float sum, float next, const RowsY<T, Wide>& y, int half, int part,
+                          int row) {
     if (p.dgain != nullptr) {
-      const std::uint32_t own = y.at(first) + half * 1024;
+      const std::uint32_t own = y.at(row) + half * 1024;
       with_bias = fmaf(sum, load_shared_number<T>(own), with_bias);
-      if (here > 1 && first + 1 < columns.down)
-        with_bias = fmaf(next, load_shared_number<T>(own + 2), with_bias);
+      if (row + 1 < columns.down) with_bias = fmaf(next, load_shared_number<T>(own + 2), with_bias);
     }
-    if (here > 1) {
-      auto& pair = *reinterpret_cast<std::uint32_t*>(to);
-      const float2 before = part == 0 ? make_float2(0.0F, 0.0F) : unpack<T>(pair);
-      pair = pack<T>(fmaf(factor, sum, before.x), fmaf(factor, next, before.y));
-    } else {
-      *to = narrow<T>(fmaf(factor, sum, part == 0 ? 0.0F : widen(*to)));
-    }
+    auto& pair = *reinterpret_cast<std::uint32_t*>(static_cast<T*>(p.dy) +
+                                                   token(half) * p.forward.vectors.width_y + row);
+    const float2 before = part == 0 ? make_float2(0.0F, 0.0F) : unpack<T>(pair);
+    pair = pack<T>(fmaf(factor, sum, before.x), fmaf(factor, next, before.y));
   }
 };
 

@@ -6,13 +6,15 @@ namespace sape2::kernels::cuda {
 
 /// How keys with a direct bias are cut into tiles that stand along rows: eight eights each, every
 /// one of them in a grid row, or a part of a long one; the last of a row may lack keys. Row follows
-/// row without a gap, so that no tile but a part's last has room left. Prefix tokens follow.
+/// row without a gap, so that no tile but a part's last has room left. Eight rows fill whole tiles,
+/// however long they are, so a tile's rows are among eight that begin at a multiple of 8. Prefix
+/// tokens follow.
 struct StreamEights {
   static constexpr int kInTile = 8;
   int across, down;  // the grid
   int prefix;
   int parts, part_width;
-  int in_row;                       // eights of a part's row, perhaps an empty one among them
+  int in_row;                       // eights of a part's row
   std::uint32_t in_row_reciprocal;  // times 2³¹, rounded up: blocks divide by it again and again
   int tiles_per_part, grid_tiles, tiles;
 
@@ -37,12 +39,9 @@ struct StreamEights {
   __host__ __device__ int token(const Place& at, int key) const {
     const int column = at.column + key;
     const bool exists =
-        at.in_grid ? at.row < down && column < part_width && at.part * part_width + column < across
-                   : column < prefix;
+        at.in_grid ? at.row < down && at.part * part_width + column < across : column < prefix;
     return exists ? first_token(at) + key : -1;
   }
-  /// Whether a tile's grid rows may belong to two neighbouring eights of rows.
-  __host__ __device__ bool crosses_eights() const { return kInTile % in_row != 0; }
 };
 
 inline StreamEights stream_eights(const Geometry& g, const StreamColumns& columns) {
@@ -52,8 +51,7 @@ inline StreamEights stream_eights(const Geometry& g, const StreamColumns& column
   e.prefix = g.prefix;
   e.parts = columns.parts;
   e.part_width = columns.part_width;
-  // Seven would save an eighth of the tiles, less than it costs where rows of y cross eights.
-  e.in_row = columns.part_width == 56 ? 8 : columns.part_width / 8;
+  e.in_row = columns.part_width / 8;
   e.in_row_reciprocal = ((1U << 31) + e.in_row - 1) / e.in_row;
   constexpr int kInTile = StreamEights::kInTile;
   e.tiles_per_part = (e.down * e.in_row + kInTile - 1) / kInTile;

@@ -61,11 +61,11 @@ struct ScoreSoftmax : LazySoftmax {
 };
 
 /// Blocks a multiprocessor: as many as registers allow.
-template <BiasForm Form>
-inline constexpr int kForwardBlocks = Form == BiasForm::none ? 4 : 3;
+template <BiasForm Form, int Wide>
+inline constexpr int kForwardBlocks = Form == BiasForm::none || kTilePieces<Wide> < 8 ? 4 : 3;
 
 template <class T, BiasForm Form, int Wide>
-__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamForwardLayout<Form>;
@@ -78,8 +78,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   const auto& columns = params.columns;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const Lane lane;
-  const int first_row = block.row_tile * kRowTile;
-  const int row = first_row + threadIdx.x / 32 * 16 + lane.g;  // of this lane: row and row + 8
+  const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
 
   unsigned char* const rows = aligned_shared(unaligned);
   unsigned char* const rings = rows + kStreamTile;
@@ -119,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
   [[maybe_unused]] const float y_factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
   StreamColumns::Place at{0, 0, true};
-  const auto terms = [&] {
+  const auto read_terms = [&] {
     if constexpr (kDirect) {
       return TermsY<T, Wide>(rows_y, columns, at, y_factor);
     } else {
@@ -134,21 +133,22 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   const auto prepare_scores = [&] {
     hold(scores);
     if constexpr (kDirect) {
-      if (at.in_grid && at.first_row == 0) direct.begin_part(p, block, row, at.part);
+      if (at.in_grid && at.first_row == 0)
+        direct.begin_part(p, block, first_row + warp_row, at.part);
       direct.start(scores, at);
       hold(scores);
     }
   };
-  const auto weigh = [&](int tile) {
+  const auto weigh = [&](int tile, const auto& terms) {
     hold(scores);
     if (!columns.whole) mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
-    softmax.weigh_tile(weights, scores, terms());
+    softmax.weigh_tile(weights, scores, terms);
     hold(weights);
   };
   const auto finish_weights = [&] {
     if (softmax.overflows()) {
-      softmax.follow(scores, terms(), out);
-      softmax.weigh_tile(weights, scores, terms());
+      softmax.follow(scores, read_terms(), out);
+      softmax.weigh_tile(weights, scores, read_terms());
     }
     softmax.end_tile();
 #pragma unroll
@@ -160,6 +160,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   const auto attend = [&](int tile) {
     if constexpr (kDirect) columns.advance(at);
     prepare_scores();
+    const auto terms = read_terms();  // before products start, beside which memory answers slowly
     keys.await_k(tile);
     keys.await_v(tile - 1);
     hold(out);
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
     if (threadIdx.x == 0) keys.load_k(tile - 1 + Layout::kKStages);
     if (threadIdx.x == 32 && tile > 1) keys.load_v(tile - 2 + Layout::kVStages);
     wait_for_products<1>();
-    weigh(tile);
+    weigh(tile, terms);
     wait_for_products<0>();
     hold(out);
     keep(fragments);
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   begin_products();
   start_row_product<4, kDirect>(scores, queries, keys.k(0));
   end_products();
-  weigh(0);
+  weigh(0, read_terms());
   finish_weights();
   __syncthreads();
   // Two at a time: which stage is whose is then known beforehand.
@@ -204,16 +205,17 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form>)
   end_products();
   hold(out);
 
-  const auto out_head = head_of<T>(p.out, block.image, block.head);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int token = row + 8 * half;
-    const float whole = row_sum(softmax.sum[half]);
-    if (token >= g.tokens) continue;
-    if (lane.t == 0 && p.softmax != nullptr)
+    const int token = first_row + warp_row + 8 * half;
+    const float whole = row_sum(softmax.sum[half]), by = 1.0F / whole;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) out[i / 2][2 * half + i % 2] *= by;
+    if (lane.t == 0 && p.softmax != nullptr && token < g.tokens)
       p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
-    store_row(out_head.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
   }
+  store_rows(p.out, block, g.head_size, queries, out, 1.0F,
+             [&](int own) { return first_row + own < g.tokens ? first_row + own : -1; });
 #endif
 }
 

@@ -8,16 +8,16 @@
 /// or the direct form.
 namespace sape2::kernels::cuda {
 
-/// `Rows`: entries of y that come with a tile of queries, among which the block's grid rows are.
-template <BiasForm Form, int Rows>
+template <BiasForm Form>
 struct StreamKeysLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
   static constexpr int kColumns = kStreamColumns;
   static constexpr int kStages = kDirect ? 2 : 3;
   static constexpr int kTileBytes = kColumns * 128;
-  // Of the tile's queries: q, dout; x; y; pairs of log2(Σ e^logit) and dout · out.
+  // Of the tile's queries: q, dout; x; y of the eight grid rows among which the block's are; pairs
+  // of log2(Σ e^logit) and dout · out.
   static constexpr int kX = 2 * kTileBytes, kY = kX + (kDirect ? kTileBytes : 0);
-  static constexpr int kYBytes = kDirect ? kColumns * Rows * 2 : 0;
+  static constexpr int kYBytes = kDirect ? kColumns * 16 : 0;
   static constexpr int kNotes = kY + kYBytes, kNoteBytes = kColumns * 8;
   static constexpr int kCopied = kNotes + kNoteBytes;
   static constexpr int kStageBytes = round_up(kCopied, kSharedAlignment);
@@ -28,18 +28,16 @@ struct StreamKeysLayout {
 
 /// The bias of a warp's 16 keys, whose eights each stand in one grid row, and a tile of queries:
 /// products of what each key takes of a query's vectors with those vectors.
-template <class T, int Rows>
+template <class T>
 struct KeysBias {
-  static constexpr int kEights = Rows > 8 ? 2 : 1;
   std::uint32_t x_address, y_address;  // of this lane's row in the first tile
   // Of A: the ratio where a key takes from, its high part and what that lacks.
   FragmentA<T> x[2];  // the first eight keys' place and the second's
-  std::uint32_t y[2][kEights][2];
+  std::uint32_t y[2][2];
   bool in_two_parts;
 
-  /// `first_row`: the grid row of y's first entry.
-  __device__ KeysBias(float ratio, const StreamEights& keys, int tile, int first_row,
-                      const unsigned char* tile_x, const unsigned char* tile_y) {
+  __device__ KeysBias(float ratio, const StreamEights& keys, int tile, const unsigned char* tile_x,
+                      const unsigned char* tile_y) {
     const Lane lane;
     const InTwoParts<T> parts(ratio);
     in_two_parts = parts.low != 0.0F;
@@ -49,27 +47,22 @@ struct KeysBias {
       const auto own = keys.place(tile, threadIdx.x / 32 * 2 + half);
       const bool patches = own.in_grid && own.row < keys.down;
       place[half] = patches ? own.column / 8 : 0;
-      const int down = patches ? own.row - first_row : -1;
+      const int down = patches ? own.row % 8 : -1;  // among the eight of y
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
         const float value = part == 0 ? parts.high : parts.low;
         x[part].r[half] = x[part].r[2 + half] = 0;
         x[part].r[3 * half] = patches ? on_diagonal<T>(value) : 0;
-#pragma unroll
-        for (int eight = 0; eight < kEights; ++eight) {
-          const int entry = 8 * eight + 2 * lane.t;
-          y[part][eight][half] =
-              pack<T>(down == entry ? value : 0.0F, down == entry + 1 ? value : 0.0F);
-        }
+        y[part][half] =
+            pack<T>(down == 2 * lane.t ? value : 0.0F, down == 2 * lane.t + 1 ? value : 0.0F);
       }
     }
     // Lanes 0 … 7 and 16 … 23 give queries' rows at the first eight keys' place, the others at the
-    // second's; of y, 32 queries' rows, or the two eights of 16 queries'.
+    // second's; of y, 32 queries' rows.
     const int number = threadIdx.x % 32, query = number / 16 * 8 + number % 8;
     x_address = shared_address(tile_x) + query * 128 +
                 ((number / 8 % 2 ? place[1] : place[0]) ^ query % 8) * 16;
-    y_address =
-        shared_address(tile_y) + (kEights == 1 ? number * 16 : query * 32 + number / 8 % 2 * 16);
+    y_address = shared_address(tile_y) + number * 16;
   }
   __device__ void start(float (&c)[8][4], int offset) const {
     add<true>(c, offset, x[0], y[0]);
@@ -77,21 +70,18 @@ struct KeysBias {
   }
   template <bool First>
   __device__ void add(float (&c)[8][4], int offset, const FragmentA<T>& by_x,
-                      const std::uint32_t (&by_y)[kEights][2]) const {
+                      const std::uint32_t (&by_y)[2]) const {
     constexpr float kNothing[4] = {};
-    constexpr int kAtOnce = 4 / kEights;  // eights of queries a load brings
 #pragma unroll
-    for (int piece = 0; piece < 8; piece += kAtOnce) {
+    for (int four = 0; four < 2; ++four) {
       std::uint32_t queries[4];
-      load_pieces(queries, y_address + offset + piece * 8 * Rows * 2);
+      load_pieces(queries, y_address + offset + four * 32 * 16);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const auto& by = by_y[i % kEights];
-        float(&to)[4] = c[piece + i / kEights];
-        if (First && i % kEights == 0) {
-          multiply_onto<T>(to, by[0], by[1], queries[i], kNothing);
+        if constexpr (First) {
+          multiply_onto<T>(c[4 * four + i], by_y[0], by_y[1], queries[i], kNothing);
         } else {
-          multiply_add_eight<T>(to, by[0], by[1], queries[i]);
+          multiply_add_eight<T>(c[4 * four + i], by_y[0], by_y[1], queries[i]);
         }
       }
     }
@@ -105,11 +95,11 @@ struct KeysBias {
   }
 };
 
-template <class T, BiasForm Form, int Rows>
+template <class T, BiasForm Form>
 __global__ void __launch_bounds__(kThreads, 3)
     stream_keys_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Layout = StreamKeysLayout<Form, Rows>;
+  using Layout = StreamKeysLayout<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
@@ -135,7 +125,6 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   StreamEights::Place own{};  // of the first eight
   if constexpr (kDirect) own = keys.place(block.row_tile, 0);
-  const int first_entry = own.row / 8 * 8;  // of y
   const int first_row = block.row_tile * kRowTile;
   // The launch before makes them.
   const auto load_notes = [&](int tile) {
@@ -155,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       copy_box(to + Layout::kTileBytes, params.dout, block.tokens(first), barrier);
     } else if (share == 2) {
       if constexpr (kDirect)
-        copy_box(to + Layout::kY, params.y_rows, block.vectors(first, first_entry), barrier);
+        copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.row / 8 * 8), barrier);
     } else if constexpr (kDirect) {
       copy_box(to + Layout::kX, params.x, block.vectors(first, own.part * keys.part_width),
                barrier);
@@ -163,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   if (threadIdx.x == 0) {
     prefetch_maps(params.k_rows, params.v_rows, params.q, params.dout, params.notes);
-    if constexpr (kDirect) prefetch_maps(params.x, params.y_rows);
+    if constexpr (kDirect) prefetch_maps(params.x, params.y_eight);
     for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived + i);
   }
   publish_to_copy_engine();
@@ -190,9 +179,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_notes(tile);
 
   const float scale = p.scale * kLog2E;
-  [[maybe_unused]] const KeysBias<T, Rows> bias(kDirect ? bias_ratio(p, block.head) : 0.0F, keys,
-                                                block.row_tile, first_entry, stages + Layout::kX,
-                                                stages + Layout::kY);
+  [[maybe_unused]] const KeysBias<T> bias(kDirect ? bias_ratio(p, block.head) : 0.0F, keys,
+                                          block.row_tile, stages + Layout::kX, stages + Layout::kY);
   float weight[kPieces][4], gradient[kPieces][4], dk[8][4] = {}, dv[8][4] = {};
   FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
   const auto prepare_scores = [&](int tile) {
@@ -209,20 +197,31 @@ __global__ void __launch_bounds__(kThreads, 3)
     return reinterpret_cast<const float4*>(stages + stage * Layout::kStageBytes +
                                            Layout::kNotes)[piece * 4 + lane.t];
   };
-  const auto weigh = [&](int stage, int first_piece) {
+  // Half a tile's log2(Σ e^logit), read before products start: beside those memory answers slowly.
+  float shifts[kPieces / 2][2];
+  const auto read_shifts = [&](int stage, int first_piece) {
 #pragma unroll
-    for (int piece = first_piece; piece < first_piece + kPieces / 2; ++piece) {
-      const float4 pair = note(stage, piece);
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, e % 2 ? -pair.z : -pair.x));
+    for (int i = 0; i < kPieces / 2; ++i) {
+      const float4 pair = note(stage, first_piece + i);
+      shifts[i][0] = pair.x;
+      shifts[i][1] = pair.z;
     }
+  };
+  const auto weigh = [&](int first_piece) {
+#pragma unroll
+    for (int i = 0; i < kPieces / 2; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& own = weight[first_piece + i][e];
+        own = power_of_2(fmaf(own, scale, -shifts[i][e % 2]));
+      }
     hold(weight);
   };
   // The second half of a tile: its gradients, which had to wait for the registers of the last
   // tile's fragments. Weights and their gradients become fragments together, so that few numbers
   // wait at once.
   const auto make_fragments = [&](int stage, int tile_to_load) {
+    read_shifts(stage, kPieces / 2);
     begin_products();
     start_row_product(gradient, v_rows, tile_of(stage, 1));
     commit_products();
@@ -230,7 +229,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       load_tile(tile_to_load, warp);
       if (warp == 2) load_notes(tile_to_load);
     }
-    weigh(stage, kPieces / 2);
+    weigh(kPieces / 2);
     wait_for_products<0>();
     hold(gradient);
 #pragma unroll
@@ -249,15 +248,17 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   wait_for_boxes(rows_arrived, 0);
   prepare_scores(0);
+  read_shifts(0, 0);
   begin_products();
   start_row_product<4, kDirect>(weight, k_rows, tile_of(0, 0));
   end_products();
   hold(weight);
-  weigh(0, 0);
+  weigh(0);
   make_fragments(0, tiles);
   for (int tile = 1; tile < tiles; ++tile) {
     const int stage = tile % Layout::kStages, before = (tile - 1) % Layout::kStages;
     prepare_scores(tile);
+    read_shifts(stage, 0);
     hold(dv);
     hold(dk);
     begin_products();
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     commit_products();
     wait_for_products<1>();
     hold(weight);
-    weigh(stage, 0);
+    weigh(0);
     wait_for_products<0>();
     hold(dk);
     hold(dv);
@@ -287,19 +288,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   hold(dk);
   hold(dv);
 
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int slot = warp * 16 + lane.g + 8 * half;
-    int token = first_row + slot < g.tokens ? first_row + slot : -1;
-    if constexpr (kDirect) token = keys.token(keys.place(block.row_tile, slot / 8), slot % 8);
-    if (token < 0) continue;
-    if (params.base.dk.data != nullptr)
-      store_row(head_of<T>(params.base.dk, block.image, block.head).row(token), dk, half, p.scale,
-                g.head_size, g.aligned);
-    if (params.base.dv.data != nullptr)
-      store_row(head_of<T>(params.base.dv, block.image, block.head).row(token), dv, half, 1.0F,
-                g.head_size, g.aligned);
-  }
+  const auto token_of = [&](int slot) {
+    if constexpr (kDirect) return keys.token(keys.place(block.row_tile, slot / 8), slot % 8);
+    return first_row + slot < g.tokens ? first_row + slot : -1;
+  };
+  __syncthreads();  // nobody reads k and v any more
+  store_rows(params.base.dk, block, g.head_size, k_rows, dk, p.scale, token_of);
+  store_rows(params.base.dv, block, g.head_size, v_rows, dv, 1.0F, token_of);
 #endif
 }
 

@@ -17,6 +17,7 @@ struct StreamQueriesLayout {
   static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
   static constexpr int kScratch = kRowTile * 4;
+  static constexpr int kOnes = kDirect ? RowSums<0>::kBytes : 0;
   static constexpr int kBarriers = kKStages + kVStages + 1;
   // The direct form's vectors: of x a panel for each part of the grid's columns.
   __host__ __device__ static int x_panels(const StreamColumns& columns) {
@@ -26,8 +27,8 @@ struct StreamQueriesLayout {
     return kDirect ? (columns.down + 63) / 64 : 0;
   }
   __host__ __device__ static int bytes(const StreamColumns& columns) {
-    return kSharedAlignment + kRowBytes + kRingBytes +
-           (x_panels(columns) + y_panels(columns)) * kStreamTile + kScratch + kBarriers * 8;
+    return kRowBytes + kRingBytes + (x_panels(columns) + y_panels(columns)) * kStreamTile + kOnes +
+           kScratch + kBarriers * 8;
   }
 };
 
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
-  extern __shared__ unsigned char unaligned[];
+  extern __shared__ __align__(kSharedAlignment) unsigned char queries_memory[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
   const auto& columns = params.columns;
@@ -48,12 +49,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
   const int row = first_row + warp_row;
 
-  unsigned char* const rows = aligned_shared(unaligned);
+  unsigned char* const rows = queries_memory;
   unsigned char* const rings = rows + Layout::kRowBytes;
   unsigned char* const panels_x = rings + Layout::kRingBytes;
   const int x_panels = Layout::x_panels(columns), y_panels = Layout::y_panels(columns);
   unsigned char* const panels_y = panels_x + x_panels * kStreamTile;
-  float* const scratch = reinterpret_cast<float*>(panels_y + y_panels * kStreamTile);
+  unsigned char* const ones = panels_y + y_panels * kStreamTile;
+  float* const scratch = reinterpret_cast<float*>(ones + Layout::kOnes);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
@@ -61,6 +63,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       params, block, rings, arrived};
   if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
+  if constexpr (kDirect) RowSums<Wide>::template write<T>(ones, columns);
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.dout, params.k, params.v);
     if constexpr (kDirect) prefetch_maps(params.x, params.y);
@@ -107,10 +110,10 @@ __global__ void __launch_bounds__(kThreads, 3)
       columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_x);
   [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(
-      params.base, columns, block.batch_head * g.padded_tokens + row,
-      kDirect ? bias_factor(p, block.head) : 0.0F);
+      params.base, columns, block, kDirect ? bias_factor(p, block.head) : 0.0F, ones);
   ColumnMask<kPieces> mask;
-  float weight[kPieces][4], gradient[kPieces][4], dq[8][4] = {};
+  float weight[kPieces][4], gradient[kPieces][4];
+  float dq[kDirect ? 9 : 8][4] = {};  // in the direct form also y's gradient at some grid rows
   FragmentA<T> fragments[kPieces / 2];
   StreamColumns::Place at{0, 0, true};
   const auto prepare_scores = [&](int tile) {
@@ -122,27 +125,28 @@ __global__ void __launch_bounds__(kThreads, 3)
     keys.await_k(tile);
     keys.await_v(tile);
   };
-  // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
-  const auto weigh = [&](int tile) {
-    hold(weight);
-    const auto weigh_with = [&](auto terms) {
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
-        float base[2] = {-shift[0], -shift[1]};
-        if constexpr (kDirect) {
-          terms.next(base);
-          base[0] -= shift[0];
-          base[1] -= shift[1];
-        }
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, base[e / 2]));
-      }
-    };
+  // Read before products start: beside those memory answers slowly.
+  const auto read_terms = [&] {
     if constexpr (kDirect) {
-      weigh_with(TermsY<T, Wide>(rows_y, columns, at, direct_gradient.factor * kLog2E));
+      return TermsY<T, Wide>(rows_y, columns, at, direct_gradient.factor * kLog2E);
     } else {
-      weigh_with(NoTerms());
+      return NoTerms();
+    }
+  };
+  // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
+  const auto weigh = [&](int tile, auto terms) {
+    hold(weight);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      float base[2] = {-shift[0], -shift[1]};
+      if constexpr (kDirect) {
+        terms.next(base);
+        base[0] -= shift[0];
+        base[1] -= shift[1];
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, base[e / 2]));
     }
     if (!columns.whole) mask.apply(weight, columns, kDirect ? at : columns.place(tile), 0.0F);
     hold(weight);
@@ -158,64 +162,71 @@ __global__ void __launch_bounds__(kThreads, 3)
         for (int e = 0; e < 4; ++e)
           gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - delta[e / 2]);
       fragments[k] = as_a<T>(gradient[2 * k], gradient[2 * k + 1]);
+      // Prefix tokens come when nobody asks for the sums any more.
+      if constexpr (kDirect)
+#pragma unroll
+        for (int piece = 2 * k; piece < 2 * k + 2; ++piece)
+          direct_gradient.add_x(gradient[piece], piece);
     }
-  };
-  // Before further products are started, which these would have to wait for.
-  const auto add_vectors = [&] {
     if constexpr (kDirect)
-      if (at.in_grid) {
-        direct_gradient.add(fragments, rows_y, at);
-        if (at.first_row + columns.rows_per_tile >= columns.down) direct_gradient.end_part(at.part);
-      }
+      if (at.in_grid && at.first_row + columns.rows_per_tile >= columns.down)
+        direct_gradient.end_part(at.part);
+  };
+  const auto start_sums = [&](int tile, const StreamColumns::Place& place) {
+    if constexpr (kDirect)
+      if (place.in_grid) return direct_gradient.start_sums(dq, fragments, keys.k(tile), place);
+    start_column_product<T>(dq, fragments, keys.k(tile));
+  };
+  const auto end_sums = [&](const StreamColumns::Place& place) {
+    hold(dq);
+    if constexpr (kDirect) direct_gradient.end_rows(dq[8], place, rows_y);
   };
 
   wait_for_boxes(rows_arrived, 0);
   prepare_scores(0);
+  const auto first_terms = read_terms();
   begin_products();
   start_row_product<4, kDirect>(weight, queries, keys.k(0));
   commit_products();
   start_row_product(gradient, douts, keys.v(0));
   commit_products();
   wait_for_products<1>();
-  weigh(0);
+  weigh(0, first_terms);
   wait_for_products<0>();
   make_fragments();
   __syncthreads();
   for (int tile = 1; tile < columns.tiles; ++tile) {
-    add_vectors();
+    const auto before = at;
     if constexpr (kDirect) columns.advance(at);
     prepare_scores(tile);
+    const auto terms = read_terms();
     hold(dq);
     begin_products();
     start_row_product<4, kDirect>(weight, queries, keys.k(tile));
     commit_products();
-    start_column_product<T>(dq, fragments, keys.k(tile - 1));
+    start_sums(tile - 1, before);
     start_row_product(gradient, douts, keys.v(tile));
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
     if (threadIdx.x == 0 && tile > 1) keys.load_k(tile - 2 + Layout::kKStages);
     if (threadIdx.x == 32) keys.load_v(tile - 1 + Layout::kVStages);
     wait_for_products<1>();
-    weigh(tile);
+    weigh(tile, terms);
     wait_for_products<0>();
     keep(fragments);
+    end_sums(before);
     make_fragments();
     __syncthreads();
   }
   if constexpr (kDirect) let_next_begin();
   hold(dq);
   begin_products();
-  start_column_product<T>(dq, fragments, keys.k(columns.tiles - 1));
-  commit_products();
-  add_vectors();
-  wait_for_products<0>();
-  hold(dq);
+  start_sums(columns.tiles - 1, at);
+  end_products();
+  end_sums(at);
 
-  const auto to = head_of<T>(params.base.dq, block.image, block.head);
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-    if (row + 8 * half < g.tokens && to.data != nullptr)
-      store_row(to.row(row + 8 * half), dq, half, p.scale, g.head_size, g.aligned);
+  store_rows(params.base.dq, block, g.head_size, queries, dq, p.scale,
+             [&](int own) { return first_row + own < g.tokens ? first_row + own : -1; });
   if constexpr (kDirect) {
     if (params.base.dgain != nullptr) {
       const float sum = block_sum(direct_gradient.with_bias, scratch);

@@ -56,6 +56,34 @@ __device__ inline void clear_shared(unsigned char* data, int bytes) {
     reinterpret_cast<uint4*>(data)[i] = make_uint4(0, 0, 0, 0);
 }
 
+/// Writes 64 rows of a result, `factor` times, by way of a tile that nobody needs any more, so that
+/// whole rows leave; each warp has its own sixteen. `token_of(row)`: where to, −1 for nowhere.
+template <class T, int Pieces, class TokenOf>
+__device__ void store_rows(const View& view, const StreamBlock& block, int head_size,
+                           const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
+                           TokenOf token_of) {
+  if (view.data == nullptr) return;
+  const Lane lane;
+  const int first = threadIdx.x / 32 * 16;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const int piece = i / 2, half = i % 2;
+    reinterpret_cast<std::uint32_t*>(tile.piece(first + lane.g + 8 * half, piece))[lane.t] =
+        pack<T>(c[piece][2 * half] * factor, c[piece][2 * half + 1] * factor);
+  }
+  __syncwarp();
+  const auto to = head_of<T>(view, block.image, block.head);
+  const int piece = threadIdx.x % 8;
+  if (piece * 8 >= head_size) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = first + threadIdx.x % 32 / 8 + 4 * i, token = token_of(row);
+    if (token >= 0)
+      reinterpret_cast<uint4*>(to.row(token))[piece] =
+          *reinterpret_cast<const uint4*>(tile.piece(row, piece));
+  }
+}
+
 /// Which of a lane's columns of a tile are tokens. Finding that out takes divisions, but a tile has
 /// the tokens of the one above it, unless it reaches below the grid.
 template <int Pieces>

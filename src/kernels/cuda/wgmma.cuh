@@ -91,10 +91,12 @@ template <int Steps = 4, bool Add = false, class T, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
   start_row_product<T, Steps, Add>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
-/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b; 64 or 16 columns.
+/// Starts c += a · b, `a` fragments of a result, its columns along the rows of b; of c the first
+/// 64 columns, or all 16.
 template <class T, int Pieces, int KPieces>
 __device__ void start_column_product(float (&c)[Pieces][4], const FragmentA<T> (&a)[KPieces],
                                      std::uint64_t b) {
+  static_assert(Pieces >= 8 || Pieces == 2);
 #pragma unroll
   for (int k = 0; k < KPieces; ++k) {
     if constexpr (Pieces == 2) {
@@ -104,8 +106,8 @@ __device__ void start_column_product(float (&c)[Pieces][4], const FragmentA<T> (
     }
   }
 }
-template <class T, int KPieces>
-__device__ void start_column_product(float (&c)[8][4], const FragmentA<T> (&a)[KPieces],
+template <class T, int Pieces, int KPieces>
+__device__ void start_column_product(float (&c)[Pieces][4], const FragmentA<T> (&a)[KPieces],
                                      const Tile<T>& b) {
   start_column_product<T>(c, a, descriptor(b, 0, 0));
 }
