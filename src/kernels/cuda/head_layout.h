@@ -214,6 +214,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   const int line_bytes = sets_apart * l.line_pitch * 4, row_bytes = Rows::bytes(1, s.head_size);
   const bool lines_in_q = !backward && line_bytes <= row_bytes && !shared_scores;
   l.scratch = 16 * (4 * l.value_pitch + ((backward ? distance : !lines_in_q) ? line_bytes : 0));
+  // A grid column's scores go to one place in every warp's lines, which begin in different banks.
+  if (!backward && shared_scores) l.scratch += (128 + 32 - l.scratch % 128) % 128;
   if (backward) {
     if (ahead > 0) {
       l.lines = places.take(more(lines, tokens));
