@@ -207,6 +207,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
         const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
         const float mean = KeysAlongRows ? column_rows[column].z : own_rows[e / 2].z;
         gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - mean);
+        if constexpr (kDistance) gradient[piece][e] = within_range<T>(gradient[piece][e]);
         if constexpr (kDistance && !KeysAlongRows)
           with_bias += gradient[piece][e] * distance[piece][e];
       }
@@ -223,7 +224,9 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
 #pragma unroll
         for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-          for (int e = 0; e < 4; ++e) inverse[axis][piece][e] *= gradient[piece][e] * bias_factor;
+          for (int e = 0; e < 4; ++e)
+            inverse[axis][piece][e] =
+                within_range<T>(inverse[axis][piece][e] * (gradient[piece][e] * bias_factor));
         near_gradient[axis].add(bias.near(set, axis), buffer, inverse[axis], first_entry);
       }
     }

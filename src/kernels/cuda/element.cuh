@@ -102,6 +102,16 @@ __device__ std::uint32_t within_range(std::uint32_t pair) {
   return pair;
 }
 
+/// The same for a number not yet rounded.
+template <class T>
+__device__ float within_range(float x) {
+  if constexpr (std::is_same_v<T, Fp16>) {
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(65504.0F));
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(-65504.0F));
+  }
+  return x;
+}
+
 /// Sums of two pairs, rounded.
 template <class T>
 __device__ std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {

@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   const bool works = !kAlone || warp < l.warps;
   const int own_row = (works ? warp : l.warps - 1) * 16;
   const LanePlaces<Size> places;
-  const HeadProducts<T, Size, Grid> products{places, l.slots, works};
+  constexpr bool kAhead = is_exact(Grid) || Form == BiasForm::none;
+  const HeadProducts<T, Size, Grid, true, kAhead> products{places, l.slots, works};
   const std::uint32_t base = shared_address(shared);
   // Weights, and the logits' gradients, which take their place where there is just one square.
   const Padded<T> square{shared + l.square, l.square_pitch};
@@ -45,42 +46,28 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const deltas = reinterpret_cast<float*>(shared + l.deltas);
   float* const values = reinterpret_cast<float*>(square.row(own_row));
-  // Gradients of vectors, one set behind the other. The direct form's vectors lie there before; the
-  // distance form's live until they are rounded.
-  float* const lines = reinterpret_cast<float*>(shared + l.lines) + kSets * own_row * l.line_pitch;
-  const auto vectors_of = [&](int slot) {
-    const int first = slot / 16 * 16;
-    float* const warps = kDistance
-                             ? reinterpret_cast<float*>(shared + l.vectors + first * l.square_pitch)
-                             : reinterpret_cast<float*>(shared + l.lines) + first * l.line_pitch;
-    return warps + (slot - first) * l.line_pitch;
-  };
-  float* const vectors = vectors_of(own_row);
   const KeptLine<kSets> kept{params.kept +
                              (std::int64_t(blockIdx.x) * l.warps + own_row / 16) *
                                  kept_entries(l.grid, g) * KeptLine<kSets>::kNumbers * 32 +
                              in_warp};
 
   note_tokens(plan, tokens);
+  wait_for_previous();
   __syncthreads();
-  const SlotCopies<T, Size> copies(plan, tokens, own_row);
+  const auto copies = [&] { return SlotCopies<T, Size, Grid>(plan, tokens, own_row); };
   const float factor = bias_factor<Form>(p.attention, head);
   float with_bias = 0.0F;
   GateSums gate_sums;
-  for (int image = turn; image < p.images; image += p.turns) {
-    const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
-    const auto store = [&](const View& view, const float(&result)[kPieces][4], float times) {
-      if (works)
-        store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
-    };
+  const auto load_image = [&](int image, int q, bool with_tables) {
     const auto load = [&](int place, const ConstView& view) {
-      if (works) copies.start(shared + place, head_of<T>(view, image, head), g);
+      if (works && (!kAlone || image < p.images))
+        copies().start(shared + place, head_of<T>(view, image, head), g);
     };
-    load(l.q, p.attention.q);
+    load(q, p.attention.q);
     load(l.k, p.attention.k);
     commit_copies();
     const auto load_tables_once = [&] {
-      if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
+      if (plan.has_tables && with_tables) load_tables<T, Size>(p, plan, head, shared + l.tables);
     };
     // Where dout is needed later, tables had better not come behind it.
     if constexpr (kAlone) load_tables_once();
@@ -89,17 +76,46 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     if (!l.reload) load(l.v, p.attention.v);
     commit_copies();
     if constexpr (!kAlone) load_tables_once();
+  };
+  if constexpr (kAlone) load_image(turn, l.q, true);
+  bool second = false;  // of the two places of q
+  for (int image = turn; image < p.images; image += p.turns, second = !second) {
+    if (kAlone && image + p.turns >= p.images) let_next_begin();
+    const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
+    const int step = kAlone && second ? l.q_step : 0;
+    const int q_at = l.q + step, v_at = l.reload ? q_at : l.v, lines_at = l.lines - step;
+    // Gradients of vectors, one set behind the other. The direct form's vectors lie there before;
+    // the distance form's live until they are rounded.
+    float* const lines =
+        reinterpret_cast<float*>(shared + lines_at) + kSets * own_row * l.line_pitch;
+    const auto vectors_of = [&](int slot) {
+      const int first = slot / 16 * 16;
+      float* const warps =
+          kDistance ? reinterpret_cast<float*>(shared + l.vectors + first * l.square_pitch)
+                    : reinterpret_cast<float*>(shared + lines_at) + first * l.line_pitch;
+      return warps + (slot - first) * l.line_pitch;
+    };
+    float* const vectors = vectors_of(own_row);
+    const auto store = [&](const View& view, const float(&result)[kPieces][4], float times) {
+      if (works)
+        store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
+    };
+    const auto load = [&](int place, const ConstView& view) {
+      if (works) copies().start(shared + place, head_of<T>(view, image, head), g);
+      commit_copies();
+    };
+    if constexpr (!kAlone) load_image(image, l.q, image == turn);
     QueryRows rows;
     rows.read(plan, p.attention.softmax + batch_head * g.tokens, tokens, own_row);
     const auto make_deltas = [&](bool with_v) {
-      const RowsDelta<T, Size> out_rows(copies, head_of<T>(params.out, image, head), g);
+      const RowsDelta<T, Size, Grid> out_rows(copies(), head_of<T>(params.out, image, head), g);
       if (with_v) {
         products.template finish_copies<0>();
       } else {
         products.template finish_copies<1>();
       }
       __syncthreads();
-      if (works) out_rows.finish(shared + l.dout, own_row, deltas);
+      if (works) out_rows.finish(shared + l.dout + own_row * kRow, deltas + own_row);
     };
     if constexpr (kAlone) {
       products.template finish_copies<2>();
@@ -112,19 +128,17 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     // Weights.
     {
       const std::uint32_t keys = base + l.k + places.b_rows;
-      const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
+      const RowsAsA<T, Size> own_q(at_slots<Size>(base + q_at + places.a, own_row));
       if constexpr (Form != BiasForm::none)
         make_vectors<true, Form, Grid>(
-            p, plan, own_row, works, head, batch_head, own_q,
-            {base + l.q, base + l.k, keys, at_slots<Size>(base + l.k + places.a, own_row),
-             base + l.tables + places.b_rows},
+            p, plan, own_row, products, head, batch_head, own_q,
+            {base + q_at, base + l.k, keys, at_slots<Size>(base + l.k + places.a, own_row),
+             base + l.tables},
             vectors, values, kept, vectors_of);
       // Warps without slots look at others' vectors.
       if (kDistance || l.reload || (products.kByWarpgroups && l.warps % 4 != 0)) __syncthreads();
-      if (l.reload) {
-        load(l.v, p.attention.v);
-        commit_copies();
-      }
+      if (l.reload) load(v_at, p.attention.v);
+      if constexpr (kAlone) copies().fetch(head_of<T>(params.out, image, head));
       [[maybe_unused]] NearRows<T> near_rows[kSets];
       if constexpr (kDistance) {
 #pragma unroll
@@ -165,8 +179,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       if (params.dv.data == nullptr) return;
       float dv[kPieces][4] = {};
       const std::uint32_t weights_at = square.b_rows(0) + own_row * 2;
-      products.add_columns(dv, base + l.dout, [&](std::uint32_t(&weights)[4], int slot) {
-        load_turned(weights, weights_at + slot * square.pitch);
+      products.add_columns(dv, base + l.dout, l.slots, [&](std::uint32_t(&weights)[4], int slot) {
+        if (works) load_turned(weights, weights_at + slot * square.pitch);
       });
       store(params.dv, dv, 1.0F);
     };
@@ -191,7 +205,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
       [[maybe_unused]] DirectSums<T, kSumsAlongY<Grid>> sums(plan);
       const auto as_is = [](int, float(&)[2][4]) {};
-      products.for_rows(own_dout, base + l.v, as_is, [&](int first, auto& c) {
+      products.for_rows(own_dout, base + v_at, as_is, [&](int first, auto& c) {
         constexpr int kCount = sizeof(c) / sizeof(c[0]);
         if (!works) return;
         FragmentA<T> weights[kCount];
@@ -206,11 +220,14 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float2 weight = unpack<T>(weights[n].r[i]);
-            gradient.r[i] = pack<T>(weight.x * (c[n][i / 2][i % 2 * 2] - delta[i % 2]),
-                                    weight.y * (c[n][i / 2][i % 2 * 2 + 1] - delta[i % 2]));
+            float& left = c[n][i / 2][i % 2 * 2];
+            float& right = c[n][i / 2][i % 2 * 2 + 1];
+            left = weight.x * (left - delta[i % 2]);
+            right = weight.y * (right - delta[i % 2]);
+            gradient.r[i] = pack<T>(left, right);
             put(logits, slot, i, gradient.r[i]);
           }
-          if constexpr (kDirect) sums.add(gradient, plan, slot);
+          if constexpr (kDirect) sums.add(c[n], gradient, plan, slot);
         }
       });
       if constexpr (kDirect)
@@ -222,10 +239,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     __syncthreads();
     if (two_squares) make_dv();
     if constexpr (kUsual && kDirect && Size < 64) line.read(kept);
-    if (l.reload) {
-      load(l.q, p.attention.q);
-      commit_copies();
-    }
+    if (l.reload) load(q_at, p.attention.q);
 
     // Gradients of vectors, then of table values and gates.
     if constexpr (kDistance) {
@@ -243,20 +257,17 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
 
     // dq, dk: the logits' gradients, and the table values' through the tables.
     const auto add_tables = [&](float(&to)[kPieces][4], bool of_q) {
-      if (Form == BiasForm::none || !works) return;
+      if constexpr (Form == BiasForm::none) return;
       // q's tables are the first set, k's the last.
       if (!plan.has_tables ||
           (of_q ? !p.stage.first_from_q : p.stage.first_from_q && plan.sets == 1))
         return;
       const int set = of_q ? 0 : plan.sets - 1;
-      const std::uint32_t table = base + l.tables + set * l.table_rows * kRow + places.b_columns;
       const std::uint32_t bins = bins_of(kSets == 2 ? set : 0).a(own_row);
-#pragma unroll 1
-      for (int row = 0; row < l.table_rows; row += 16) {
-        FragmentA<T> a;
-        load_matrices(a.r, bins + row * 2);
-        multiply_add_columns<T>(to, a, table + row * kRow);
-      }
+      products.add_columns(to, base + l.tables + set * l.table_rows * kRow, l.table_rows,
+                           [&](std::uint32_t(&gradients)[4], int row) {
+                             if (works) load_matrices(gradients, bins + row * 2);
+                           });
       const float unit = 1.0F / p.attention.scale;
 #pragma unroll
       for (int i = 0; i < kPieces * 4; ++i) to[i / 4][i % 4] *= unit;
@@ -264,42 +275,49 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     if (params.dq.data != nullptr) {
       float dq[kPieces][4] = {};
       add_tables(dq, true);
-      products.add_columns(dq, base + l.k, [&](std::uint32_t(&gradients)[4], int slot) {
-        load_matrices(gradients, as_queries + slot * 2);
+      products.add_columns(dq, base + l.k, l.slots, [&](std::uint32_t(&gradients)[4], int slot) {
+        if (works) load_matrices(gradients, as_queries + slot * 2);
       });
       store(params.dq, dq, p.attention.scale);
     }
+    float dk[kPieces][4] = {};
+    if (params.dk.data != nullptr) add_tables(dk, false);
     products.template finish_copies<0>();
     __syncthreads();
+    const auto add_tables_gradients = [&] {
+      if constexpr (Form != BiasForm::none)
+        if (params.dtables != nullptr)
+          for (int set = 0; set < plan.sets; ++set)
+            add_table_gradients(params, plan, set, image == turn, bins_of(kSets == 2 ? set : 0),
+                                products, base + (set == 0 && p.stage.first_from_q ? q_at : l.k));
+    };
+    if constexpr (kAlone) {
+      add_tables_gradients();
+      if (l.q_step > 0) {  // only q is still needed
+        __syncthreads();
+        load_image(image + p.turns, l.q + l.q_step - step, false);
+      }
+    }
     if (params.dk.data != nullptr) {
-      float dk[kPieces][4] = {};
-      add_tables(dk, false);
-      products.add_columns(dk, base + l.q, [&](std::uint32_t(&gradients)[4], int slot) {
-        load_turned(gradients, as_keys + slot * logits.pitch);
+      products.add_columns(dk, base + q_at, l.slots, [&](std::uint32_t(&gradients)[4], int slot) {
+        if (works) load_turned(gradients, as_keys + slot * logits.pitch);
       });
       store(params.dk, dk, p.attention.scale);
     }
-    if constexpr (Form != BiasForm::none) {
-      if (params.dtables != nullptr)
-        for (int set = 0; set < plan.sets; ++set)
-          add_table_gradients<T, Size>(
-              params, plan, set, image == turn, bins_of(kSets == 2 ? set : 0),
-              base + (set == 0 && p.stage.first_from_q ? l.q : l.k) + places.b_columns);
-    }
-    __syncthreads();
+    if constexpr (!kAlone) add_tables_gradients();
+    if (!kAlone || l.q_step == 0) __syncthreads();
+    if (kAlone && l.q_step == 0) load_image(image + p.turns, l.q, false);
   }
 
   if constexpr (Form != BiasForm::none) {
-    const auto write_sum = [&](float* to, float share) {
-      if (to == nullptr) return;
-      const float sum = block_sum(share, deltas);
-      if (threadIdx.x == 0) to[blockIdx.x] = sum;
-    };
-    write_sum(params.dgain, with_bias * (p.attention.inside ? p.attention.scale : 1.0F));
-    if (plan.has_tables) {
-      write_sum(params.dgate_scale, gate_sums.scale);
-      write_sum(params.dgate_offset, gate_sums.offset);
-    }
+    const float sum = block_sums({with_bias * (p.attention.inside ? p.attention.scale : 1.0F),
+                                  gate_sums.scale, gate_sums.offset},
+                                 deltas);
+    float* const to = threadIdx.x == 0   ? params.dgain
+                      : threadIdx.x == 1 ? params.dgate_scale
+                      : threadIdx.x == 2 ? params.dgate_offset
+                                         : nullptr;
+    if (to != nullptr) to[blockIdx.x] = sum;
   }
 }
 
@@ -312,7 +330,7 @@ void head_attention_backward(const HeadBackward& p, BiasForm form, cudaStream_t 
       constexpr BiasForm kForm = decltype(compiled)::value;
       dispatch_grid<kSize, kForm>(p.forward, [&](auto grid) {
         launch(head_backward_kernel<T, kSize, kForm, decltype(grid)::value>,
-               std::int64_t(p.forward.turns) * g.heads, 1,
+               std::int64_t(p.forward.turns) * g.heads, {.overlapping = true},
                head_threads(decltype(grid)::value, kSize, p.forward.layout), p.forward.layout.bytes,
                stream, p);
       });

@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
   const LanePlaces<Size> places;
   // Distances leave registers for 32 keys at once: too few for a warpgroup to be worth its waits.
   const HeadProducts<T, Size, Grid, !kDistance> products{places, l.slots, works};
+  const HeadProducts<T, Size, Grid> stage_products{places, l.slots, works};
   const std::uint32_t base = shared_address(shared);
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const values = reinterpret_cast<float*>(shared + l.square + warp * l.scratch);
@@ -40,48 +41,53 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
            slot % 16 * l.line_pitch;
   };
   float* const lines = lines_of(own_row);
-  const auto load_q_k = [&](const SlotCopies<T, Size>& copies, int image, int k) {
+  const auto load_q_k = [&](const SlotCopies<T, Size, Grid>& copies, int image, int k) {
     if (works && image < p.images) {
       copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
       copies.start(shared + k, head_of<T>(p.attention.k, image, head), g);
     }
     commit_copies();
   };
-  const auto load_v = [&](const SlotCopies<T, Size>& copies, int image, int v) {
+  const auto load_v = [&](const SlotCopies<T, Size, Grid>& copies, int image, int v) {
     if (works && image < p.images)
       copies.start(shared + v, head_of<T>(p.attention.v, image, head), g);
     commit_copies();
   };
 
+  const auto load_image = [&](int image) {
+    const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
+    load_q_k(copies, image, l.k);
+    // Before v, behind which they would come.
+    if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
+    load_v(copies, image, l.v);
+  };
+
   note_tokens(plan, tokens);
+  wait_for_previous();
   __syncthreads();
+  if constexpr (kAlone) load_image(turn);
   // A block that is alone starts an image's copies as early as the image before lets it, which
   // needs q no longer once there are vectors, k and v only if the next ones have no other place.
   bool second = false;  // of the two places
   for (int image = turn; image < p.images; image += p.turns, second = !second) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
     const int next = image + p.turns;
+    if (kAlone && next >= p.images) let_next_begin();
     const bool other = kAlone && second;
     const int k = l.k + (other ? l.k_step : 0), next_k = l.k + (other ? 0 : l.k_step);
     const int v = l.v + (other ? l.v_step : 0), next_v = l.v + (other ? 0 : l.v_step);
     const std::uint32_t keys = base + k + places.b_rows;
-    if (!kAlone || image == turn) {
-      const SlotCopies<T, Size> copies(plan, tokens, own_row);
-      load_q_k(copies, image, k);
-      // Before v, behind which they would come.
-      if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
-      load_v(copies, image, v);
-    }
-    products.template finish_copies<1>();
+    if constexpr (!kAlone) load_image(image);
+    stage_products.template finish_copies<1>();
     __syncthreads();
 
     const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
     __syncwarp();
     if constexpr (Form != BiasForm::none) {
       make_vectors<false, Form, Grid>(
-          p, plan, own_row, works, head, batch_head, own_q,
+          p, plan, own_row, stage_products, head, batch_head, own_q,
           {base + l.q, base + k, keys, at_slots<Size>(base + k + places.a, own_row),
-           base + l.tables + places.b_rows},
+           base + l.tables},
           lines, values, {}, lines_of);
       if constexpr (kDistance) {
         __syncthreads();
@@ -96,7 +102,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     products.template finish_copies<0>();
     __syncthreads();
     if constexpr (kAlone) {
-      const SlotCopies<T, Size> copies(plan, tokens, own_row);
+      const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
       if (l.k_step > 0) load_q_k(copies, next, next_k);
       if (l.v_step > 0) load_v(copies, next, next_v);
     }
@@ -156,7 +162,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     if (p.attention.softmax != nullptr && lane.t == 0 && works) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
+        const int token = token_of(plan, tokens, own_row, lane.g + 8 * half);
         if (token >= 0)
           p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
                                                                 softmax.sum[half]};
@@ -167,7 +173,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
                   {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
     if (!kAlone || l.v_step == 0) __syncthreads();
     if constexpr (kAlone) {
-      const SlotCopies<T, Size> copies(plan, tokens, own_row);
+      const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
       if (l.k_step == 0) load_q_k(copies, next, next_k);
       if (l.v_step == 0) load_v(copies, next, next_v);
     }
@@ -206,7 +212,7 @@ void head_attention_forward(const HeadForward& p, BiasForm form, cudaStream_t st
       constexpr BiasForm kForm = decltype(compiled)::value;
       dispatch_grid<kSize, kForm>(p, [&](auto grid) {
         launch(head_forward_kernel<T, kSize, kForm, decltype(grid)::value>,
-               std::int64_t(p.turns) * g.heads, 1,
+               std::int64_t(p.turns) * g.heads, {.overlapping = true},
                head_threads(decltype(grid)::value, kSize, p.layout), p.layout.bytes, stream, p);
       });
     });

@@ -15,7 +15,7 @@ struct QueryRows {
     const Lane lane;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int token = token_of(plan, tokens, own_row + lane.g + 8 * half);
+      const int token = token_of(plan, tokens, own_row, lane.g + 8 * half);
       const SoftmaxRow row = token < 0 ? SoftmaxRow{INFINITY, 1.0F} : softmax[token];
       less[half] = fmaf(row.maximum, kLog2E, __log2f(row.sum));
     }
@@ -23,18 +23,17 @@ struct QueryRows {
 };
 
 /// dout · out of the warp's rows: `out` is read early, multiplied once dout has arrived.
-template <class T, int Size>
+template <class T, int Size, HeadGrid Grid>
 struct RowsDelta {
-  using Copies = SlotCopies<T, Size>;
+  using Copies = SlotCopies<T, Size, Grid>;
   uint4 pieces[Copies::kSweeps];
 
   __device__ RowsDelta(const Copies& copies, const HeadView<const T>& out, const Geometry& g) {
 #pragma unroll
     for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
-      const int token = copies.tokens[sweep];
       pieces[sweep] = {};
-      if (token < 0 || copies.column >= g.head_size) continue;
-      const T* const row = out.row(token) + copies.column;
+      if (copies.tokens[sweep] < 0 || copies.column >= g.head_size) continue;
+      const T* const row = copies.row(out, sweep);
       if (g.aligned) {
         pieces[sweep] = *reinterpret_cast<const uint4*>(row);
       } else {
@@ -50,13 +49,13 @@ struct RowsDelta {
     }
   }
 
-  __device__ void finish(const unsigned char* dout, int own_row, float* deltas) const {
+  __device__ void finish(const unsigned char* own_dout, float* own_deltas) const {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
-      const int row = own_row + (sweep * 32 + lane) / Copies::kLanes;
+      const int place = Copies::place(sweep);
       const auto other = *reinterpret_cast<const uint4*>(
-          dout + LanePlaces<Size>::place(row, lane % Copies::kLanes));
+          own_dout + LanePlaces<Size>::place(place, lane % Copies::kLanes));
       const std::uint32_t a[4] = {pieces[sweep].x, pieces[sweep].y, pieces[sweep].z,
                                   pieces[sweep].w};
       const std::uint32_t b[4] = {other.x, other.y, other.z, other.w};
@@ -69,7 +68,7 @@ struct RowsDelta {
 #pragma unroll
       for (int step = Copies::kLanes / 2; step > 0; step /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      if (lane % Copies::kLanes == 0) deltas[row] = sum;
+      if (lane % Copies::kLanes == 0) own_deltas[place] = sum;
     }
   }
 };
@@ -79,7 +78,8 @@ template <HeadGrid Grid>
 inline constexpr int kSumsAlongY = Grid == HeadGrid::any ? kHeadMostSlots / 64
                                                          : (longest_line(Grid) + 7) / 8;
 
-/// The direct form: sums along grid columns and rows, made by products with zeros and ones.
+/// The direct form: sums along grid columns and rows, made by products with zeros and ones, or by
+/// additions where a lane's keys keep to their columns.
 template <class T, int Eights>
 struct DirectSums {
   static constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f80u : 0x3c00u;
@@ -90,19 +90,26 @@ struct DirectSums {
 
   __device__ explicit DirectSums(const HeadPlan& plan) { see(plan, 0); }
 
-  /// `gradient`: of sixteen keys from `slot` on.
-  __device__ void add(FragmentA<T> gradient, const HeadPlan& plan, int slot) {
+  /// `exact`, `gradient`: of sixteen keys from `slot` on.
+  __device__ void add(const float (&exact)[2][4], FragmentA<T> gradient, const HeadPlan& plan,
+                      int slot) {
     const auto& l = plan.layout;
     if (slot >= l.grid_slots) return;
     if (slot + 8 >= l.grid_slots) gradient.r[2] = gradient.r[3] = 0u;
     const bool in_fours = l.row_width == 12;
     if (in_fours) see(plan, slot);
-    multiply_add(along_x[0], gradient, x[0]);
-    if (l.row_width != 8) multiply_add(along_x[1], gradient, x[1]);
+    if (l.row_width == 16) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) along_x[e / 4][e % 4] += exact[e / 4][e % 4];
+    } else {
+      multiply_add(along_x[0], gradient, x[0]);
+      if (l.row_width != 8) multiply_add(along_x[1], gradient, x[1]);
+    }
     const int key = in_fours ? slot + 2 * Lane().t : slot, row = l.row_of(key);
     const int next_row = in_fours ? l.row_of(key + 8) : l.row_width == 16 ? row : row + 1;
 #pragma unroll
-    for (int i = 0; i < Eights; ++i) {  // all of them: choosing one would need local memory
+    for (int i = 0; i < Eights; ++i) {
+      if (!in_fours && row / 8 != i && next_row / 8 != i) continue;  // all lanes alike
       const int column = i * 8 + Lane().g;
       multiply_add(
           along_y[i], gradient,
@@ -230,10 +237,12 @@ __device__ float distance_gradients(const HeadPlan& plan, int own_row, const Hea
 }
 
 /// This block's partial sums of the tables' gradients: binsᵀ · source, sixteen table rows and
-/// sixteen channels a turn. `source`: LanePlaces::b_columns of the tokens.
-template <class T, int Size>
+/// sixteen channels a turn. `source`: where the tokens' tile begins.
+template <class T, int Size, HeadGrid Grid>
 __device__ void add_table_gradients(const HeadBackward& p, const HeadPlan& plan, int set,
-                                    bool first, const Padded<T>& bins, std::uint32_t source) {
+                                    bool first, const Padded<T>& bins,
+                                    const HeadProducts<T, Size, Grid>& products,
+                                    std::uint32_t source) {
   const auto& l = plan.layout;
   const auto& axes = p.forward.stage.axes;
   const int head_size = plan.geometry.head_size;
@@ -241,35 +250,37 @@ __device__ void add_table_gradients(const HeadBackward& p, const HeadPlan& plan,
   const std::uint32_t turned = bins.b_rows(0);
   float* const partial = p.dtables + (std::int64_t(blockIdx.x) * plan.sets + set) *
                                          (axes[0].positions + axes[1].positions) * head_size;
-  constexpr int kAcross = Size / 16;
+  // The four warps of a warpgroup have 64 table rows and the same channels.
+  constexpr int kAcross = Size / 16, kDown = HeadProducts<T, Size, Grid>::kByWarpgroups ? 4 : 1;
+  const int units = round_up(l.table_rows / 16, kDown) * kAcross;
 #pragma unroll 1
-  for (int unit = threadIdx.x / 32; unit < l.table_rows / 16 * kAcross; unit += blockDim.x / 32) {
-    const int row = unit / kAcross * 16, column = unit % kAcross;
+  for (int unit = threadIdx.x / 32; unit < units; unit += blockDim.x / 32) {
+    const int row = (unit / kDown / kAcross * kDown + unit % kDown) * 16;
+    const int column = unit / kDown % kAcross;
+    float c[2][4] = {};
+    products.add_columns(
+        c, source, round_up(l.grid_slots, 16),
+        [&](std::uint32_t(&a)[4], int slot) {
+          if (row < l.table_rows) load_turned(a, turned + slot * bins.pitch + row * 2);
+        },
+        column);
     const int axis = row >= l.second_table;
     const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;
     const int channel = column * 16 + 2 * lane.t;
     float* const to = partial + (axis * axes[0].positions + bin) * head_size + channel;
-    bool used[8];
-    float before[8];
+    const auto put = [&](auto write) {
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
-      used[e] = bin + down < rows && channel + across < head_size;
-      before[e] = used[e] && !first ? to[down * head_size + across] : 0.0F;
+      for (int e = 0; e < 8; ++e) {
+        const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
+        if (bin + down < rows && channel + across < head_size)
+          write(to + down * head_size + across, c[e / 4][e % 4]);
+      }
+    };
+    if (first) {
+      put([](float* sum, float x) { *sum = x; });
+    } else {  // nobody else adds to these sums, so their order is that of the images
+      put([](float* sum, float x) { atomicAdd(sum, x); });
     }
-    float c[2][4] = {};
-    const std::uint32_t from = next_columns<Size>(source, column);
-#pragma unroll 4
-    for (int slot = 0; slot < l.grid_slots; slot += 16) {
-      FragmentA<T> a;
-      std::uint32_t b[4];
-      load_turned(a.r, turned + slot * bins.pitch + row * 2);
-      load_turned(b, at_slots<Size>(from, slot));
-      multiply_add_pair<T>(c[0], c[1], a, b);
-    }
-#pragma unroll
-    for (int e = 0; e < 8; ++e)
-      if (used[e]) to[e % 4 / 2 * 8 * head_size + e / 4 * 8 + e % 2] = before[e] + c[e / 4][e % 4];
   }
 }
 

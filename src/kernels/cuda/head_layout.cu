@@ -12,6 +12,13 @@ int resident(const HeadLayout& layout) {
   return (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
 }
 
+/// Blocks of a multiprocessor that registers suffice for, too.
+int at_once(int head_size, BiasForm form, const HeadLayout& layout, bool backward) {
+  const int by_registers = head_warps(head_size, form, layout.grid, backward) * 32 /
+                           head_threads(layout.grid, head_size, layout);
+  return std::min(resident(layout), by_registers);
+}
+
 /// Which grids' kernel a call takes.
 HeadGrid compiled_grid(const StageOneParams& stage, bool has_tables, BiasForm form) {
   const auto& g = stage.geometry;
@@ -66,7 +73,9 @@ HeadLayout head_layout(const StageOneParams& stage, bool has_tables, BiasForm fo
     } else if (is_alone(grid, head_size)) {
       for (int ahead = 1; ahead <= 2; ++ahead) {
         const auto more = head_layout(sizes, form, grid, false, false, ahead);
-        if (more.bytes <= shared_memory_limit()) l = more;
+        if (at_once(head_size, form, more, false) >=
+            std::max(1, at_once(head_size, form, l, false)))
+          l = more;
       }
     }
     l.beside = g.prefix - sizes.behind;
@@ -91,9 +100,7 @@ int head_threads(HeadGrid grid, int head_size, const HeadLayout& layout) {
 }
 
 int head_turns(const Geometry& g, BiasForm form, const HeadLayout& layout, bool backward) {
-  const int by_registers = head_warps(g.head_size, form, layout.grid, backward) * 32 /
-                           head_threads(layout.grid, g.head_size, layout);
-  const int blocks = std::max(1, std::min(resident(layout), by_registers));
+  const int blocks = std::max(1, at_once(g.head_size, form, layout, backward));
   const std::int64_t images = g.batch_heads / g.heads;
   const std::int64_t turns = std::max(1, blocks * multiprocessors() / g.heads);
   return static_cast<int>(std::min(images, turns));

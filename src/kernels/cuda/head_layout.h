@@ -85,6 +85,7 @@ struct HeadLayout {
   // Where things begin, in bytes.
   int q, k, v, dout;
   int k_step, v_step;  // forward: from there to the next image's; 0: no such place
+  int q_step;          // backward: likewise, where the lines are meanwhile; 0: it has to wait
   int square;          // forward: a warp's scratch; backward: also weights
   int logits;          // gradients of logits: the square again, or another one
   int vectors;         // distance form, backward: exact vectors, a warp's in its rows of a square
@@ -167,7 +168,7 @@ struct HeadPlaces {
 };
 
 /// Known to the compiler where the sizes are. `reload`: backward, see there. `ahead`: forward, how
-/// many of k and v have a place for the next image's, too.
+/// many of k and v have a place for the next image's, too; backward, whether q has one (1).
 __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasForm form,
                                                      HeadGrid grid, bool backward, bool reload,
                                                      int ahead) {
@@ -198,11 +199,12 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   const int bins = l.slots * l.bins_pitch, near = l.slots * l.near_pitch;
   const int sets_apart = distance ? s.sets : 1;
   const auto more = [](int a, int b) { return a > b ? a : b; };
-  // Tiles come first: of heads of 64 they begin at multiples of 1024, as warpgroups' products need
-  // it.
+  // Tiles and tables come first: of heads of 64 they begin at multiples of 1024, as warpgroups'
+  // products need it.
   HeadPlaces places;
   l.q = places.take(tokens);
   l.k = places.take(tokens);
+  l.tables = places.take(s.sets * Rows::bytes(l.table_rows, s.head_size));
   // Once the weights' gradients are known nobody needs v any more and, where weights and gradients
   // share a square, dout neither.
   const int reused = backward ? more(tokens, distance ? sets_apart * lines : bins) : tokens;
@@ -213,6 +215,10 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   const bool lines_in_q = !backward && line_bytes <= row_bytes && !shared_scores;
   l.scratch = 16 * (4 * l.value_pitch + ((backward ? distance : !lines_in_q) ? line_bytes : 0));
   if (backward) {
+    if (ahead > 0) {
+      l.lines = places.take(more(lines, tokens));
+      l.q_step = l.lines - l.q;
+    }
     l.dout = places.take(two_squares ? tokens : reused);
     const int in_square = two_squares ? 4 * l.value_pitch : l.scratch / 16;
     l.square_pitch = (round_up(more(l.slots * 2, in_square), 16) / 16 | 1) * 16;
@@ -225,7 +231,7 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
       l.near = places.take(sets_apart * more(near, bins));
       l.bins = l.near;
     } else {
-      l.lines = places.take(lines);
+      if (ahead == 0) l.lines = places.take(lines);
       l.bins = two_squares ? l.v : l.dout;
     }
   } else {
@@ -237,21 +243,20 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
     if (distance) l.near = places.take(sets_apart * near);
   }
   if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
-  l.tables = places.take(s.sets * Rows::bytes(l.table_rows, s.head_size));
   l.tokens = places.take(l.slots * 2);
   l.bytes = places.used;
   return l;
 }
 
-/// Heads of fourteen rows fit into a block's 227 KB backward without q and v at once, forward with
-/// another k, and another v where the distance form's shorter tables leave room.
+/// Heads of fourteen rows fit into a block's 227 KB backward without q and v at once, in the direct
+/// form with another q; forward with another k, and another v where the distance form's shorter
+/// tables leave room.
 __host__ __device__ constexpr HeadLayout exact_layout(HeadGrid grid, BiasForm form, int head_size,
                                                       bool backward) {
-  const bool large = grid == HeadGrid::fourteen;
+  const bool large = grid == HeadGrid::fourteen, distance = form == BiasForm::distance;
+  const int ahead = !large ? 0 : backward ? !distance : distance ? 2 : 1;
   return head_layout(exact_sizes(grid, form, head_size), form, grid, backward, backward && large,
-                     backward || !large           ? 0
-                     : form == BiasForm::distance ? 2
-                                                  : 1);
+                     ahead);
 }
 
 /// `stage`: without tables only `geometry` and `sets` count. `bytes` is 0 where a head does not

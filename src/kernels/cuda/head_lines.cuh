@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/head_matrix.cuh"
+#include "kernels/cuda/head_products.cuh"
 #include "kernels/cuda/softmax.cuh"
 
 /// Stage 1 of a warp's 16 patches. Scores along lines are read off q·k; then a lane takes one patch
@@ -59,34 +59,44 @@ __device__ inline float gate_of(float x) {
   return approximate_reciprocal(1.0F + power_of_2(-kLog2E * x));
 }
 
-/// A head's tables of all sets, rounded, below each other.
+/// A head's tables of all sets, rounded, below each other. A thread's numbers are all asked for
+/// before one is waited for.
 template <class T, int Size>
 __device__ void load_tables(const HeadForward& p, const HeadPlan& plan, int head,
                             unsigned char* shared) {
   const auto& l = plan.layout;
   const int head_size = plan.geometry.head_size;
-  constexpr int kPairs = Size / 2;
-  for (int set = 0; set < plan.sets; ++set)
+  constexpr int kPairs = Size / 2, kAtOnce = Size / 8;
+  const int column = threadIdx.x % kPairs * 2, step = blockDim.x / kPairs;
+  for (int set = 0; set < plan.sets; ++set) {
+    const auto table_of = [&](int axis) {
+      return p.stage.tables[set][axis] + head * p.stage.table_head_stride +
+             std::int64_t(p.stage.axes[axis].table_first) * head_size + column;
+    };
+    const float *const x = table_of(0), *const y = table_of(1);
+    unsigned char* const tile = shared + set * l.table_rows * kRowBytes<Size>;
+#pragma unroll 1
+    for (int first = threadIdx.x / kPairs; first < l.table_rows; first += kAtOnce * step) {
+      float pairs[kAtOnce][2];
 #pragma unroll
-    for (int axis = 0; axis < 2; ++axis) {
-      const auto& lines = p.stage.axes[axis];
-      const int first = axis ? l.second_table : 0;
-      const int rows = (axis ? l.table_rows : l.second_table) - first;
-      const float* const from = p.stage.tables[set][axis] + head * p.stage.table_head_stride +
-                                std::int64_t(lines.table_first) * head_size;
-      const int column = threadIdx.x % kPairs * 2;
-      unsigned char* const tile = shared + (set * l.table_rows + first) * kRowBytes<Size>;
-      const int step = blockDim.x / kPairs;
-#pragma unroll 4
-      for (int row = threadIdx.x / kPairs; row < rows; row += step) {
-        const bool used = row < lines.positions;
-        const float* const pair = from + row * head_size + column;
-        const float left = used && column < head_size ? pair[0] : 0.0F;
-        const float right = used && column + 1 < head_size ? pair[1] : 0.0F;
-        *reinterpret_cast<std::uint32_t*>(tile + LanePlaces<Size>::place(row, column / 8) +
-                                          column % 8 * 2) = pack<T>(left, right);
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int row = first + i * step;
+        const bool of_y = row >= l.second_table;
+        const int in_table = of_y ? row - l.second_table : row;
+        const bool used = in_table < (of_y ? p.stage.axes[1] : p.stage.axes[0]).positions;
+        const float* const pair = (of_y ? y : x) + in_table * head_size;
+        pairs[i][0] = used && column < head_size ? pair[0] : 0.0F;
+        pairs[i][1] = used && column + 1 < head_size ? pair[1] : 0.0F;
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int row = first + i * step;
+        if (row < l.table_rows)
+          *reinterpret_cast<std::uint32_t*>(tile + LanePlaces<Size>::place(row, column / 8) +
+                                            column % 8 * 2) = pack<T>(pairs[i][0], pairs[i][1]);
       }
     }
+  }
 }
 
 /// Of sixteen scores a row, those of a grid row of 9–16 with itself, to the warp's first and second
@@ -147,31 +157,57 @@ __device__ void line_scores(const HeadLayout& l, int own_row, const RowsAsA<T, S
 }
 
 /// a·table of the warp's patches, summed over the sets from `first` on, as values[row][table row].
-/// `tables`: LanePlaces::b_rows of the first table; `own_k`: LanePlaces::a of the warp's keys.
-template <class T, int Size>
-__device__ void table_values(const HeadForward& p, const HeadLayout& l, std::uint32_t tables,
+/// `tables`: where the first begins; `own_k`: LanePlaces::a of the warp's keys. Where products are
+/// warpgroups', of one set, all warps come along.
+template <class T, int Size, HeadGrid Grid>
+__device__ void table_values(const HeadForward& p, const HeadLayout& l,
+                             const HeadProducts<T, Size, Grid>& products, std::uint32_t tables,
                              int first, int sets, const RowsAsA<T, Size>& q, std::uint32_t own_k,
                              float* values) {
   const Lane lane;
-#pragma unroll 2
-  for (int row = 0; row < l.table_rows; row += 16) {
-    float c[2][4] = {};
-    for (int set = first; set < first + sets; ++set) {
-      const std::uint32_t table = tables + (set * l.table_rows + row) * kRowBytes<Size>;
-      const bool from_q = set == 0 && p.stage.first_from_q;
-#pragma unroll
-      for (int i = 0; i < Size / 16; ++i) {
-        std::uint32_t b[4];
-        load_matrices(b, next_columns<Size>(table, i));
-        FragmentA<T> a = q.k[i];
-        if (!from_q) load_matrices(a.r, next_columns<Size>(own_k, i));
-        multiply_add_pair<T>(c[0], c[1], a, b);
-      }
-    }
+  const auto put = [&](const float(&c)[2][4], int row) {
     float* const to = values + lane.g * l.value_pitch + row + 2 * lane.t;
 #pragma unroll
     for (int e = 0; e < 8; ++e)
       to[e / 2 % 2 * 8 * l.value_pitch + e / 4 * 8 + e % 2] = c[e / 4][e % 4];
+  };
+  if constexpr (products.kByWarpgroups) {
+    RowsAsA<T, Size> source = q;
+    if (!p.stage.first_from_q) source = RowsAsA<T, Size>(own_k);
+    const auto make = [&](int row, auto count) {
+      float c[decltype(count)::value][2][4];
+      products.multiply_rows(c, source, tables, row);
+#pragma unroll
+      for (int n = 0; n < decltype(count)::value; ++n)
+        if (products.works) put(c[n], row + 16 * n);
+    };
+    int row = 0;
+#pragma unroll 1
+    for (; row + 64 <= l.table_rows; row += 64) make(row, std::integral_constant<int, 4>());
+    if (row + 32 <= l.table_rows) {
+      make(row, std::integral_constant<int, 2>());
+      row += 32;
+    }
+    if (row < l.table_rows) make(row, std::integral_constant<int, 1>());
+  } else {
+#pragma unroll 2
+    for (int row = 0; row < l.table_rows; row += 16) {
+      float c[2][4] = {};
+      for (int set = first; set < first + sets; ++set) {
+        const std::uint32_t table =
+            at_slots<Size>(tables + products.places.b_rows, set * l.table_rows + row);
+        const bool from_q = set == 0 && p.stage.first_from_q;
+#pragma unroll
+        for (int i = 0; i < Size / 16; ++i) {
+          std::uint32_t b[4];
+          load_matrices(b, next_columns<Size>(table, i));
+          FragmentA<T> a = q.k[i];
+          if (!from_q) load_matrices(a.r, next_columns<Size>(own_k, i));
+          multiply_add_pair<T>(c[0], c[1], a, b);
+        }
+      }
+      put(c, row);
+    }
   }
 }
 

@@ -152,27 +152,30 @@ __device__ void read_line(const HeadForward& p, const LineWalk& walk, std::int64
 
 /// Addresses in shared memory that stage 1 reads.
 struct StageOnePlaces {
-  std::uint32_t q, k;    // tiles
-  std::uint32_t keys;    // LanePlaces::b_rows of all keys
-  std::uint32_t own_k;   // LanePlaces::a of the warp's
-  std::uint32_t tables;  // LanePlaces::b_rows
+  std::uint32_t q, k;   // tiles
+  std::uint32_t keys;   // LanePlaces::b_rows of all keys
+  std::uint32_t own_k;  // LanePlaces::a of the warp's
+  std::uint32_t tables;
 };
 
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
 /// set behind the other; `values` is scratch. `line_of(slot)`: where `lines` of any slot's warp
 /// are. A warp that has no slots comes along for the barrier.
 template <bool Keep, BiasForm Form, HeadGrid Grid, class T, int Size, class LineOf>
-__device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row, bool works,
-                             int head, std::int64_t batch_head, const RowsAsA<T, Size>& q,
+__device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row,
+                             const HeadProducts<T, Size, Grid>& products, int head,
+                             std::int64_t batch_head, const RowsAsA<T, Size>& q,
                              const StageOnePlaces& places, float* lines, float* values,
                              const KeptLine<kHeadSets<Form>>& kept, LineOf line_of) {
   constexpr int kSets = kHeadSets<Form>;
   const auto& l = plan.layout;
+  if constexpr (products.kByWarpgroups)
+    table_values(p, l, products, places.tables, 0, 1, q, places.own_k, values);
   if constexpr (shares_scores(Grid)) {
-    if (works) share_line_scores(plan, q, places.q, places.k, line_of);
+    if (products.works) share_line_scores(plan, q, places.q, places.k, line_of);
     __syncthreads();
   }
-  if (!works) return;
+  if (!products.works) return;
   const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16;
   const LineWalk walk(l, plan.geometry, plan.span, own_row + row, axis);
   const int in_line = row * l.line_pitch + axis * l.row_width;
@@ -191,8 +194,10 @@ __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own
   const Gates gates(p.stage, head);
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
-    __syncwarp();
-    table_values<T, Size>(p, l, places.tables, set, merged, q, places.own_k, values);
+    if constexpr (!products.kByWarpgroups) {
+      __syncwarp();
+      table_values(p, l, products, places.tables, set, merged, q, places.own_k, values);
+    }
     __syncwarp();
     const float* const own_values = values + row * l.value_pitch + axis * l.second_table;
     if constexpr (Grid == HeadGrid::any) {

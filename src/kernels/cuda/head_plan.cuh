@@ -21,6 +21,8 @@ __device__ HeadPlan head_plan(const HeadForward& p) {
   if constexpr (Form == BiasForm::none || Form == BiasForm::distance_pair) {
     plan.layout.beside = 0;  // known of all calls: rows have no room, or the grid is not compiled
   }
+  plan.layout.grid = Grid;
+  if constexpr (!is_exact(Grid)) plan.layout.q_step = 0;  // so it is
   if constexpr (Grid == HeadGrid::any) {
     __builtin_assume(plan.layout.row_width != 12);
   } else {
@@ -31,16 +33,16 @@ __device__ HeadPlan head_plan(const HeadForward& p) {
       plan.sets = 1;
       plan.span = usual_span(Form);
     }
-    plan.layout.grid = Grid;
     plan.layout.row_width = row_width(Grid);
     plan.layout.near_pitch = (16 + 16) * 2 + 16;
   }
   if constexpr (is_exact(Grid)) {
     constexpr HeadLayout kLayout = exact_layout(Grid, Form, Size, Backward);
-    static_assert(
-        !is_alone(Grid, Size) ||
-            (kLayout.k | kLayout.v | kLayout.dout | kLayout.k_step | kLayout.v_step) % 1024 == 0,
-        "warpgroups' products need it");
+    static_assert(!is_alone(Grid, Size) || (kLayout.k | kLayout.tables | kLayout.v | kLayout.dout |
+                                            kLayout.k_step | kLayout.q_step | kLayout.v_step) %
+                                                   1024 ==
+                                               0,
+                  "warpgroups' products need it");
     constexpr int kSide = longest_line(Grid);
     plan.layout = kLayout;
     plan.geometry.rows = plan.geometry.cols = kSide;
@@ -68,11 +70,16 @@ __device__ inline void note_tokens(const HeadPlan& plan, std::int16_t* tokens) {
     tokens[slot] = static_cast<std::int16_t>(token);
   }
 }
-__device__ inline int token_of(const HeadPlan& plan, const std::int16_t* tokens, int slot) {
+/// Of slot `place` of a warp's sixteen from `first` on: told apart, as the compiler knows much of
+/// the former.
+__device__ inline int token_of(const HeadPlan& plan, const std::int16_t* tokens, int first,
+                               int place) {
   const auto& l = plan.layout;
-  if (!is_exact(l.grid)) return tokens[slot];
-  const int y = l.row_of(slot), x = l.column_of(slot), side = longest_line(l.grid);
-  return x < side && y < side ? y * side + x : -1;
+  if (!is_exact(l.grid)) return tokens[first + place];
+  const int y = l.row_of(first) + l.row_of(place), x = l.column_of(place);
+  const int side = longest_line(l.grid);
+  const bool in_column = l.slots == side * l.row_width || y < side;
+  return x < side && in_column ? y * side + x : -1;
 }
 /// Whether slot `place` of the eight from `first` on is one of the grid's. Padding beside the grid
 /// is so too, and does no harm, unless prefix tokens stand there.

@@ -8,11 +8,13 @@ namespace sape2::kernels::cuda {
 /// A head's large products: a warp's 16 slots with all others. Where they are a warpgroup's, the
 /// matrix unit reads one of the tiles itself, once for 64 slots; elsewhere each warp reads it for
 /// its own 16.
-template <class T, int Size, HeadGrid Grid, bool SuitsWarpgroups = true>
+/// `Ahead`: registers suffice for another product to be under way.
+template <class T, int Size, HeadGrid Grid, bool SuitsWarpgroups = true,
+          bool Ahead = is_exact(Grid)>
 struct HeadProducts {
   static constexpr bool kByWarpgroups =
       kHasWarpgroupProducts && is_alone(Grid, Size) && SuitsWarpgroups;
-  static constexpr bool kAhead = kByWarpgroups && is_exact(Grid);  // registers suffice
+  static constexpr bool kAhead = kByWarpgroups && Ahead;
   LanePlaces<Size> places;
   int slots;
   bool works;  // false: this warp only completes a warpgroup
@@ -96,40 +98,49 @@ struct HeadProducts {
     }
   }
 
-  /// c += a · tile for `Count` sixteens of slots from `slot` on.
-  template <int Count>
-  __device__ void add_columns(float (&c)[Size / 8][4], const FragmentA<T> (&a)[Count],
-                              std::uint32_t tile, int slot) const {
+  /// c += a · tile for `Count` sixteens of rows from `row` on; of the tile's columns all or
+  /// sixteen, number `sixteen` of these.
+  template <int Pieces, int Count>
+  __device__ void add_columns(float (&c)[Pieces][4], const FragmentA<T> (&a)[Count],
+                              std::uint32_t tile, int row, int sixteen = 0) const {
+    static_assert(Pieces == Size / 8 || Pieces == 2);
     if constexpr (kByWarpgroups) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
       begin_products();
-      start_column_product<T>(c, a, descriptor(at_slots<Size>(tile, slot)));
+      start_column_product<T>(c, a, descriptor(at_slots<Size>(tile, row)) + 2 * sixteen);
       end_products();
       hold(c);
       keep(a);
 #endif
     } else {
+      const std::uint32_t from = next_columns<Size>(tile + places.b_columns, sixteen);
 #pragma unroll
       for (int n = 0; n < Count; ++n)
-        multiply_add_columns<T>(c, a[n], at_slots<Size>(tile + places.b_columns, slot + 16 * n));
+        multiply_add_columns<T>(c, a[n], at_slots<Size>(from, row + 16 * n));
     }
   }
 
-  /// c += a · tile over all slots, sixteen of which load(registers, slot) gives as A.
-  template <class Load>
-  __device__ void add_columns(float (&c)[Size / 8][4], std::uint32_t tile, Load load) const {
-    const auto add = [&](int slot, auto count) {
+  /// c += a · tile over `rows` of it, for sixteen of which load(registers, row) gives A, if any.
+  template <int Pieces, class Load>
+  __device__ void add_columns(float (&c)[Pieces][4], std::uint32_t tile, int rows, Load load,
+                              int sixteen = 0) const {
+    const auto add = [&](int row, auto count) {
       FragmentA<T> a[decltype(count)::value] = {};
 #pragma unroll
-      for (int n = 0; n < decltype(count)::value; ++n)
-        if (works) load(a[n].r, slot + 16 * n);
-      add_columns(c, a, tile, slot);
+      for (int n = 0; n < decltype(count)::value; ++n) load(a[n].r, row + 16 * n);
+      add_columns(c, a, tile, row, sixteen);
     };
-    int slot = 0;
+    int row = 0;
 #pragma unroll 1
-    for (; slot + 64 <= slots; slot += 64) add(slot, std::integral_constant<int, 4>());
+    for (; row + 64 <= rows; row += 64) add(row, std::integral_constant<int, 4>());
+    if constexpr (kByWarpgroups) {  // whose every start costs a wait
+      if (row + 32 <= rows) {
+        add(row, std::integral_constant<int, 2>());
+        row += 32;
+      }
+    }
 #pragma unroll 1
-    for (; slot < slots; slot += 16) add(slot, std::integral_constant<int, 1>());
+    for (; row < rows; row += 16) add(row, std::integral_constant<int, 1>());
   }
 
  private:

@@ -207,14 +207,15 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
   for (int i = 0; i < kLength; ++i) {
     const int m = kSuffix ? kLength - 1 - i : i;
     const TablePlace place(kept.position[m], axis.origin);
-    const bool stays = place.row == at;
-    const float from_upper = place.row == at + 1 ? upper : 0.0F;
+    const bool stays = place.row == at, moves_on = place.row == at + 1;
+    // Rounded positions may be a little more than one apart.
+    if (i > 0 && !stays && !moves_on) bins[at + 1] = narrow<T>(upper);
     at = place.row;
-    lower = fmaf(-place.weight, d[m], (stays ? lower : from_upper) + d[m]);
+    lower = fmaf(-place.weight, d[m], (stays ? lower : moves_on ? upper : 0.0F) + d[m]);
     upper = fmaf(place.weight, d[m], stays ? upper : 0.0F);
     bins[at] = narrow<T>(lower);
-    bins[at + 1] = narrow<T>(upper);
   }
+  bins[at + 1] = narrow<T>(upper);
   if constexpr (kSuffix) {
     own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
     __syncwarp();

@@ -38,6 +38,9 @@ struct StreamDistance {
     row_norms[1] = norms[8];
   }
 
+  __device__ StreamDistance(int prefix_tokens, float2 norms)
+      : prefix(prefix_tokens), row_norms{norms.x, norms.y} {}
+
   /// From a product of vectors to a squared distance, number e of a piece; `norms` are those of its
   /// columns.
   __device__ float square(float product, float2 norms, int e) const {
@@ -46,7 +49,7 @@ struct StreamDistance {
   /// Prefix tokens are at no distance: what was made of their vectors becomes 0.
   __device__ void clear_prefix(float (&c)[kPieces][4], int row, int first_column) const {
     const Lane lane;
-    if (prefix <= min(row - lane.g, first_column)) return;
+    if (prefix <= min(row / 16 * 16, first_column)) return;
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll

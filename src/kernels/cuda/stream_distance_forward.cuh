@@ -170,17 +170,24 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
     softmax.move(greatest, out);
   }
 
-  __device__ void store() const {
-    const auto to = head_of<T>(p.out, block.image, block.head);
+  __device__ void store() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int token = row + 8 * half;
       const float whole = row_sum(softmax.sum[half]);
-      if (token >= g.tokens) continue;
-      if (Lane().t == 0 && p.softmax != nullptr)
+      if (token < g.tokens && Lane().t == 0 && p.softmax != nullptr)
         p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
-      store_row(to.row(token), out, half, 1.0F / whole, g.head_size, g.aligned);
+#pragma unroll
+      for (int piece = 0; piece < 8; ++piece)
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) out[piece][e] *= 1.0F / whole;
     }
+    const Tile<T> tile{at(Layout::kWeights), kRowTile, 64};
+    __syncthreads();  // all four warps' products are done
+    store_rows(p.out, block, g.head_size, tile, out, 1.0F, [&](int in_tile) {
+      const int token = first_row + in_tile;
+      return token < g.tokens ? token : -1;
+    });
   }
 };
 

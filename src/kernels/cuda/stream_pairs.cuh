@@ -66,7 +66,6 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   if (begins_copies) pairs.load_old();
   wait_for_previous();
   if (begins_copies) pairs.load_new();
-  pairs.await_rows();
   float with_bias = 0.0F;
   // Registers go to the sums, whose number grows with the vectors.
   constexpr int kForSums = Steps > 2 ? 200 : 168, kForWeights = Steps > 2 ? 152 : 168;

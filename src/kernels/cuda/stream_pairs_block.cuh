@@ -10,41 +10,43 @@ inline constexpr int kPairThreads = 3 * kThreads;
 inline constexpr int kPairRegisters = 65536 / kPairThreads / 8 * 8;  // of a thread, to begin with
 inline constexpr int kPairColumns = kStreamColumns, kPairPieces = kPairColumns / 8;
 
-/// What goes from the warpgroups that make weights to the one that sums, in this order for each
-/// tile: 64 rows of the block by 64 columns of the tile, one slot of shared memory each.
+/// What goes from the warpgroups that make weights to the one that sums: 64 rows of the block by 64
+/// columns of the tile each.
 enum class PairItem { query_gradients, key_weights, key_gradients, omega_x, omega_y };
-inline constexpr int kPairItems = 5;
 
 /// Places in shared memory, in bytes from its beginning. A tile comes in two halves, each with a
 /// ring of its own: what distances and the first scores need, and the rest. Short vectors have
-/// short rows; the memory that they spare is another stage, and a slot for every item.
+/// short rows; the memory that they spare is another stage, and a slot for every item. Else ω comes
+/// behind the rest: along x it takes the place of its tile's values, which only its maker needs,
+/// along y that of the queries' gradients.
 template <int Steps>
 struct StreamPairsLayout {
   static constexpr int kFirstStages = Steps > 2 ? 3 : 4, kRestStages = 3;
-  static constexpr int kSlots = Steps > 2 ? 3 : kPairItems;
+  static constexpr bool kHasAllSlots = Steps <= 2;
+  static constexpr int kSlots = kHasAllSlots ? 5 : 3;
   enum Part { x, y, k, q, v, dout };
   static constexpr int kVectorRow = Steps > 2 ? 128 : 64;
   static constexpr int kVectorBytes = kPairColumns * kVectorRow;
   static constexpr int kFirstBytes = 2 * kVectorBytes + kStreamTile;
   static constexpr int kRestBytes = 3 * kStreamTile;
-  // Of a tile's columns both squared lengths; log2(Σ e^logit), then dout · out.
-  static constexpr int kNoteBytes = 2 * kPairColumns * 4;
+  // Of a tile's columns log2(Σ e^logit) and dout · out; then both squared lengths of the columns
+  // two tiles on, so that its maker has them before that tile begins. The block's rows have the
+  // same behind all tiles, and behind those the lengths of the first two tiles.
+  static constexpr int kNoteBytes = 2 * kPairColumns * 4, kNumberBytes = 2 * kNoteBytes;
   static constexpr int kRows = 0;
   static constexpr int kFirst = kRows + kFirstBytes + kRestBytes;
   static constexpr int kRest = kFirst + kFirstStages * kFirstBytes;
   static constexpr int kItems = kRest + kRestStages * kRestBytes;
-  // Eight rows of ones: a product with them sums a matrix's rows.
-  static constexpr int kOnes = kItems + kSlots * kStreamTile;
-  static constexpr int kLengths = kOnes + kSharedAlignment;
-  static constexpr int kNotes = kLengths + kFirstStages * kNoteBytes;
-  static constexpr int kScratch = kNotes + kRestStages * kNoteBytes;
-  static constexpr int kArrived = kScratch + 64;  // of each first stage, then of the block's rows
-  static constexpr int kFollowed = kArrived + (kFirstStages + 1) * 8;  // of each other stage
-  static constexpr int kFilled = kFollowed + kRestStages * 8;
-  static constexpr int kEmptied = kFilled + kSlots * 8;
-  static constexpr int kHanded = kEmptied + kSlots * 8;  // a tile's items, by its parity
-  static constexpr int kReleased = kHanded + 2 * 8;      // of each stage of the rest
-  static constexpr int kBytes = kReleased + kRestStages * 8;
+  // Sixteen vectors of ones: a product with them sums a matrix's rows.
+  static constexpr int kOnes = kItems + kSlots * kStreamTile, kOnesBytes = 16 * kVectorRow;
+  static constexpr int kNumbers = kOnes + kOnesBytes;
+  static constexpr int kScratch = kNumbers + (kRestStages + 2) * kNumberBytes;
+  static constexpr int kArrived = kScratch + 64;                    // of each first stage
+  static constexpr int kFollowed = kArrived + kFirstStages * 8;     // of each other stage
+  static constexpr int kRowsArrived = kFollowed + kRestStages * 8;  // of the block's rows, likewise
+  static constexpr int kFilled = kRowsArrived + 2 * 8;  // all items or the first three; ω
+  static constexpr int kEmptied = kFilled + 2 * 8;      // by a tile's parity; queries' gradients
+  static constexpr int kBytes = kEmptied + 3 * 8;
 
   /// Where a part of the block's rows begins.
   __host__ __device__ static constexpr int own(int part) {
@@ -54,6 +56,12 @@ struct StreamPairsLayout {
   __host__ __device__ static constexpr int other(int tile, int part) {
     if (part <= k) return kFirst + tile % kFirstStages * kFirstBytes + part * kVectorBytes;
     return kRest + tile % kRestStages * kRestBytes + (part - q) * kStreamTile;
+  }
+  /// Where an item lies.
+  __host__ __device__ static constexpr int place(int tile, PairItem item) {
+    if (!kHasAllSlots && item == PairItem::omega_x) return other(tile, v);
+    if (!kHasAllSlots && item == PairItem::omega_y) item = PairItem::query_gradients;
+    return kItems + static_cast<int>(item) * kStreamTile;
   }
 };
 
@@ -111,19 +119,30 @@ struct StreamPairs {
     return unpack<T>(*reinterpret_cast<const std::uint32_t*>(own(part) + row * Layout::kVectorRow +
                                                              piece * 16 + entry % 8 * 2));
   }
-  __device__ std::uint64_t ones_matrix() const { return matrices + Layout::kOnes / 16; }
+  /// Sixteen of a tile's vectors, number k, with ones behind their last entry: how far away what
+  /// follows a row's bytes lies is part of the name.
+  __device__ std::uint64_t vectors_and_ones(int tile, int part, int k) const {
+    const int place = Layout::other(tile, part) + 16 * k * Layout::kVectorRow;
+    return vectors - (1 << 16) + place / 16 + (std::uint64_t(Layout::kOnes - place) / 16 << 16);
+  }
   __device__ static Tile<T> slot(int index) {
     return {pairs_memory + Layout::kItems + index * kStreamTile, kRowTile, 64};
   }
-  /// Squared lengths of a tile's x, behind them of its y.
-  __device__ static float* lengths(int tile) {
-    return reinterpret_cast<float*>(pairs_memory + Layout::kLengths +
-                                    tile % Layout::kFirstStages * Layout::kNoteBytes);
+  /// Of the four lanes that share a row, which one this is: read off an address, where asking for
+  /// the thread's number would take longer.
+  __device__ int quad() const { return lane_piece / 128 % 4; }
+  __device__ static float* numbers_at(int stage) {
+    return reinterpret_cast<float*>(pairs_memory + Layout::kNumbers + stage * Layout::kNumberBytes);
   }
   /// log2(Σ e^logit), behind them dout · out.
-  __device__ static float* note(int tile) {
-    return reinterpret_cast<float*>(pairs_memory + Layout::kNotes +
-                                    tile % Layout::kRestStages * Layout::kNoteBytes);
+  __device__ static float* notes(int tile) { return numbers_at(tile % Layout::kRestStages); }
+  __device__ static float* own_notes() { return numbers_at(Layout::kRestStages); }
+  /// Squared lengths of x, behind them of y, two tiles on.
+  __device__ static float* next_lengths(int tile) { return notes(tile) + 2 * kPairColumns; }
+  __device__ static float* own_lengths() { return own_notes() + 2 * kPairColumns; }
+  /// Of tile 0 or 1.
+  __device__ static float* first_lengths(int tile) {
+    return numbers_at(Layout::kRestStages + 1) + tile * 2 * kPairColumns;
   }
   __device__ static float* scratch() {
     return reinterpret_cast<float*>(pairs_memory + Layout::kScratch);
@@ -134,23 +153,21 @@ struct StreamPairs {
   __device__ static CopyBarrier* followed(int stage) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFollowed) + stage;
   }
-  __device__ static CopyBarrier* filled(int slot) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFilled) + slot;
+  __device__ static CopyBarrier* rows_arrived(int half) {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsArrived) + half;
   }
-  __device__ static CopyBarrier* emptied(int slot) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kEmptied) + slot;
+  /// `part`: 1 for ω where it comes behind the rest.
+  __device__ static CopyBarrier* filled(int part) {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFilled) + part;
   }
-
-  __device__ static CopyBarrier* handed(int maker) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kHanded) + maker;
-  }
-  __device__ static CopyBarrier* released(int stage) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kReleased) + stage;
+  /// `which`: a tile's parity; 2 for its queries' gradients alone.
+  __device__ static CopyBarrier* emptied(int which) {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kEmptied) + which;
   }
 
   /// By all threads, before anything is published.
   __device__ static void fill_ones() {
-    for (int i = threadIdx.x; i < kSharedAlignment / 4; i += kPairThreads)
+    for (int i = threadIdx.x; i < Layout::kOnesBytes / 4; i += kPairThreads)
       reinterpret_cast<std::uint32_t*>(pairs_memory + Layout::kOnes)[i] = pack<T>(1.0F, 1.0F);
   }
 
@@ -159,58 +176,73 @@ struct StreamPairs {
   __device__ void prepare() const {
     prefetch_maps(params.q, params.k_rows, params.v_rows, params.dout, params.x, params.y,
                   params.norm_x, params.norm_y, params.notes);
-    for (int i = 0; i <= Layout::kFirstStages; ++i) prepare_barrier(arrived(i));
-    for (int i = 0; i < Layout::kRestStages; ++i) {
-      prepare_barrier(followed(i));
-      prepare_barrier(released(i), kWarps);
-    }
-    for (int i = 0; i < 2; ++i) prepare_barrier(handed(i), kWarps);
-    for (int i = 0; i < Layout::kSlots; ++i) {
+    for (int i = 0; i < Layout::kFirstStages; ++i) prepare_barrier(arrived(i));
+    for (int i = 0; i < Layout::kRestStages; ++i) prepare_barrier(followed(i));
+    for (int i = 0; i < 2; ++i) {
+      prepare_barrier(rows_arrived(i));
       prepare_barrier(filled(i), kWarps);
-      prepare_barrier(emptied(i), kWarps);
     }
+    for (int i = 0; i < 3; ++i) prepare_barrier(emptied(i), kWarps);
   }
-  __device__ void load_rows() const {
-    CopyBarrier* const barrier = arrived(Layout::kFirstStages);
-    expect_bytes(barrier, Layout::kFirstBytes + Layout::kRestBytes);
-    copy_box(own(Layout::x), params.x, block.vectors(first_row), barrier);
-    copy_box(own(Layout::y), params.y, block.vectors(first_row), barrier);
-    copy_box(own(Layout::q), params.q, block.tokens(first_row), barrier);
-    copy_box(own(Layout::k), params.k_rows, block.tokens(first_row), barrier);
-    copy_box(own(Layout::v), params.v_rows, block.tokens(first_row), barrier);
-    copy_box(own(Layout::dout), params.dout, block.tokens(first_row), barrier);
+  __device__ void load_lengths(float* to, int first, CopyBarrier* barrier) const {
+    copy_box(to, params.norm_x, block.notes(first, 1), barrier);
+    copy_box(to + kPairColumns, params.norm_y, block.notes(first, 1), barrier);
+  }
+  /// Behind the last tile those of that one, which nobody asks for.
+  __device__ void load_tile_lengths(float* to, int tile, CopyBarrier* barrier) const {
+    load_lengths(to, min(tile, tiles - 1) * kPairColumns, barrier);
   }
   /// What a tile's distances and first scores need.
   __device__ void load_first(int tile) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
     CopyBarrier* const barrier = arrived(tile % Layout::kFirstStages);
-    expect_bytes(barrier, Layout::kFirstBytes + Layout::kNoteBytes);
+    expect_bytes(barrier, Layout::kFirstBytes);
     copy_box(other(tile, Layout::x), params.x, block.vectors(first), barrier);
-    copy_box(lengths(tile), params.norm_x, block.notes(first, 1), barrier);
     copy_box(other(tile, Layout::y), params.y, block.vectors(first), barrier);
-    copy_box(lengths(tile) + kPairColumns, params.norm_y, block.notes(first, 1), barrier);
     copy_box(other(tile, Layout::k), params.k_rows, block.tokens(first), barrier);
   }
   __device__ void load_rest(int tile) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
     CopyBarrier* const barrier = followed(tile % Layout::kRestStages);
-    expect_bytes(barrier, Layout::kRestBytes + Layout::kNoteBytes);
+    expect_bytes(barrier, Layout::kRestBytes + Layout::kNumberBytes);
     copy_box(other(tile, Layout::v), params.v_rows, block.tokens(first), barrier);
     copy_box(other(tile, Layout::q), params.q, block.tokens(first), barrier);
-    copy_box(note(tile), params.notes, block.notes(first, 2), barrier);
+    copy_box(notes(tile), params.notes, block.notes(first, 2), barrier);
+    load_tile_lengths(next_lengths(tile), tile + 2, barrier);
     copy_box(other(tile, Layout::dout), params.dout, block.tokens(first), barrier);
   }
-  /// To begin with what was there before the launch in front, then what needs its notes.
+  /// To begin with what was there before the launch in front, then what needs its notes; all in the
+  /// order of its use, since every block of the device begins at once.
   __device__ void load_old() const {
-    load_rows();
-    for (int tile = 0; tile < Layout::kFirstStages; ++tile) load_first(tile);
+    CopyBarrier* const barrier = rows_arrived(0);
+    expect_bytes(barrier, 2 * Layout::kVectorBytes + kStreamTile + 3 * Layout::kNoteBytes);
+    load_lengths(own_lengths(), first_row, barrier);
+    load_tile_lengths(first_lengths(0), 0, barrier);
+    load_tile_lengths(first_lengths(1), 1, barrier);
+    copy_box(own(Layout::x), params.x, block.vectors(first_row), barrier);
+    copy_box(own(Layout::y), params.y, block.vectors(first_row), barrier);
+    load_first(0);
+    copy_box(own(Layout::q), params.q, block.tokens(first_row), barrier);
+    load_first(1);
   }
   __device__ void load_new() const {
-    for (int tile = 0; tile < Layout::kRestStages; ++tile) load_rest(tile);
+    CopyBarrier* const barrier = rows_arrived(1);
+    expect_bytes(barrier, 3 * kStreamTile + Layout::kNoteBytes);
+    copy_box(own_notes(), params.notes, block.notes(first_row, 2), barrier);
+    copy_box(own(Layout::dout), params.dout, block.tokens(first_row), barrier);
+    load_rest(0);
+    copy_box(own(Layout::k), params.k_rows, block.tokens(first_row), barrier);
+    copy_box(own(Layout::v), params.v_rows, block.tokens(first_row), barrier);
+    load_rest(1);
+    for (int tile = 2; tile < Layout::kFirstStages; ++tile) {
+      load_first(tile);
+      if (tile < Layout::kRestStages) load_rest(tile);
+    }
   }
-  __device__ void await_rows() const { wait_for_boxes(arrived(Layout::kFirstStages), 0); }
+  __device__ void await_first_rows() const { wait_for_boxes(rows_arrived(0), 0); }
+  __device__ void await_rest_of_rows() const { wait_for_boxes(rows_arrived(1), 0); }
   __device__ void await_first(int tile) const {
     wait_for_boxes(arrived(tile % Layout::kFirstStages), tile / Layout::kFirstStages);
   }
@@ -220,59 +252,47 @@ struct StreamPairs {
 
   // ------------------------------------------------------------------------------ hand over
 
-  /// A slot, and how often it was filled before.
-  struct Place {
-    int slot, turn;
-  };
-  __device__ static Place place(int tile, int item) {
-    if constexpr (Layout::kSlots == kPairItems) return {item, tile};
-    const int number = tile * kPairItems + item;
-    return {number % Layout::kSlots, number / Layout::kSlots};
-  }
-  __device__ static Place place(int tile, PairItem item) {
-    return place(tile, static_cast<int>(item));
-  }
-  /// Makers hand over in turns. A barrier tells only neighbouring turns apart; after this, those of
-  /// the slots are no further.
-  __device__ static void begin_turn(int tile) {
-    if (tile > 0) wait_for_boxes(handed((tile - 1) % 2), (tile - 1) / 2);
-  }
-  __device__ static void end_turn(int tile) {
-    if (is_chosen()) arrive(handed(tile % 2));
+  // A barrier tells only neighbouring turns apart. A maker's last wait here was for the tile three
+  // before, so tiles of either parity have a barrier of their own.
+
+  /// Until nothing of the tile before is needed any more.
+  __device__ static void await_turn(int tile) {
+    if (tile > 0) wait_for_boxes(emptied((tile - 1) % 2), (tile - 1) / 2);
   }
   __device__ void put(int tile, PairItem item, const Fragments& fragments) const {
-    const Place to = place(tile, item);
-    if (to.turn > 0) wait_for_boxes(emptied(to.slot), to.turn - 1);
-    const std::uint32_t first = lane_piece + to.slot * kStreamTile;
+    const std::uint32_t first = lane_piece + Layout::place(tile, item) - Layout::kItems;
 #pragma unroll
     for (int k = 0; k < kPairPieces / 2; ++k) store_fragment<T>(first ^ 32 * k, fragments[k]);
   }
   /// What has been put since the last time.
-  __device__ static void hand_over(int tile, PairItem first, PairItem last) {
+  __device__ static void hand_over(int part) {
     publish_to_matrix_unit();
     __syncwarp();
-    if (!is_chosen()) return;
-#pragma unroll
-    for (int item = static_cast<int>(first); item <= static_cast<int>(last); ++item)
-      arrive(filled(place(tile, item).slot));
+    if (is_chosen()) arrive(filled(part));
   }
-  __device__ std::uint64_t await_item(int tile, PairItem item) const {
-    const Place from = place(tile, item);
-    wait_for_boxes(filled(from.slot), from.turn);
-    return matrices + Layout::kItems / 16 + from.slot * (kStreamTile / 16);
+  __device__ static void await_items(int tile, int part) {
+    wait_for_boxes(filled(part), tile);
   }
-  __device__ static void empty(int tile, PairItem item) {
-    if (is_chosen()) arrive(emptied(place(tile, item).slot));
+  __device__ std::uint64_t item_matrix(int tile, PairItem item) const {
+    return matrices + Layout::place(tile, item) / 16;
+  }
+  /// The queries' gradients are needed no more.
+  __device__ static void release_first() {
+    __syncwarp();
+    if (is_chosen()) arrive(emptied(2));
+  }
+  __device__ static void await_first_released(int tile) {
+    wait_for_boxes(emptied(2), tile);
   }
 
   /// The sums need a tile no more: its stages take others. Warps stay whole, or the compiler
   /// would no longer know that what it counts is the same for all lanes, as the matrix unit needs.
   __device__ void release(int tile) const {
     __syncwarp();
-    CopyBarrier* const barrier = released(tile % Layout::kRestStages);
+    CopyBarrier* const barrier = emptied(tile % 2);
     if (is_chosen()) arrive(barrier);
     if (warp != 0) return;
-    wait_for_boxes(barrier, tile / Layout::kRestStages);
+    wait_for_boxes(barrier, tile / 2);
     if (!is_chosen()) return;
     load_rest(tile + Layout::kRestStages);
     load_first(tile + Layout::kFirstStages);

@@ -13,23 +13,29 @@ template <class T, int Steps>
 struct StreamPairSums {
   using Layout = StreamPairsLayout<Steps>;
   static constexpr int kVectorPieces = 2 * Steps;
+  // Of each axis the vectors' gradients, behind them Σω of row and row + 8, each twice.
+  using VectorSums = float[kVectorPieces + 1][4];
 
   const StreamPairs<T, Steps>& pairs;
   float dq[8][4] = {}, dk[8][4] = {}, dv[8][4] = {};
-  float dx[kVectorPieces][4] = {}, dy[kVectorPieces][4] = {};
-  float omegas_x[1][4] = {}, omegas_y[1][4] = {};  // Σω of row and row + 8, each twice
+  VectorSums dx = {}, dy = {};
 
   __device__ void run() {
     for (int tile = 0; tile < pairs.tiles; ++tile) {
       pairs.await_first(tile);
       pairs.await_rest(tile);
+      pairs.await_items(tile, 0);
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
+      if constexpr (!Layout::kHasAllSlots) {
+        wait_for_products<1>();
+        pairs.release_first();
+      }
       add(dk, tile, PairItem::key_gradients, Layout::q);
-      add(dx, tile, PairItem::omega_x, Layout::x, omegas_x);
-      add(dy, tile, PairItem::omega_y, Layout::y, omegas_y);
+      if constexpr (!Layout::kHasAllSlots) pairs.await_items(tile, 1);
+      add(dx, tile, PairItem::omega_x, Layout::x);
+      add(dy, tile, PairItem::omega_y, Layout::y);
       wait_for_products<0>();
-      pairs.empty(tile, PairItem::omega_y);
       pairs.release(tile);
     }
     hold(dq);
@@ -37,64 +43,56 @@ struct StreamPairSums {
     hold(dv);
     hold(dx);
     hold(dy);
-    hold(omegas_x);
-    hold(omegas_y);
-    store(pairs.params.base.dq, dq, pairs.p.scale);
-    store(pairs.params.base.dk, dk, pairs.p.scale);
-    store(pairs.params.base.dv, dv, 1.0F);
-    store_vectors(pairs.params.base.dx, dx, omegas_x, 0);
-    store_vectors(pairs.params.base.dy, dy, omegas_y, 1);
+    pairs.await_turn(pairs.tiles);  // all four warps' products are done
+    store(pairs.params.base.dq, dq, pairs.p.scale, PairItem::query_gradients);
+    store(pairs.params.base.dk, dk, pairs.p.scale, PairItem::key_gradients);
+    store(pairs.params.base.dv, dv, 1.0F, PairItem::key_weights);
+    pairs.await_first_rows();
+    store_vectors(pairs.params.base.dx, dx, 0);
+    store_vectors(pairs.params.base.dy, dy, 1);
   }
 
-  /// Adds an item times a part of its tile, and its rows' sums if they are asked for; empties the
-  /// slot of the item before it.
-  template <int Pieces, class... Rows>
-  __device__ void add(float (&sum)[Pieces][4], int tile, PairItem item, int part,
-                      Rows&... row_sums) const {
-    const std::uint64_t a = pairs.await_item(tile, item), b = pairs.other_matrix(tile, part);
-    const int sixteen_rows = part < Layout::k ? Layout::kVectorRow : 128;  // in sixteens of bytes
+  /// Adds an item times a part of its tile.
+  template <int Pieces>
+  __device__ void add(float (&sum)[Pieces][4], int tile, PairItem item, int part) const {
+    const std::uint64_t a = pairs.item_matrix(tile, item);
     begin_products();
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)
-      shared_column_product<T>(sum, a + 2 * k, b + sixteen_rows * k);
-#pragma unroll
-    for (int k = 0; k < kPairColumns / 16; ++k)
-      (shared_product<T>(row_sums, a + 2 * k, pairs.ones_matrix(), 1), ...);
+      shared_column_product<T>(sum, a + 2 * k,
+                               Pieces == kVectorPieces + 1
+                                   ? pairs.vectors_and_ones(tile, part, k)
+                                   : pairs.other_matrix(tile, part) + 128 * k);
     commit_products();
-    wait_for_products<1>();
-    if (item != PairItem::query_gradients)
-      pairs.empty(tile, static_cast<PairItem>(static_cast<int>(item) - 1));
   }
 
-  __device__ void store(const View& view, const float (&c)[8][4], float by) const {
-    if (view.data == nullptr) return;
-    const auto& g = pairs.g;
-    const auto to = head_of<T>(view, pairs.block.image, pairs.block.head);
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      if (pairs.row + 8 * half < g.tokens)
-        store_row(to.row(pairs.row + 8 * half), c, half, by, g.head_size, g.aligned);
+  /// By way of the slot of an item, all of which are used up.
+  __device__ void store(const View& view, const float (&c)[8][4], float by, PairItem item) const {
+    store_rows(view, pairs.block, pairs.g.head_size, pairs.slot(static_cast<int>(item)), c, by,
+               [&](int row) {
+                 const int token = pairs.first_row + row;
+                 return token < pairs.g.tokens ? token : -1;
+               });
   }
-  __device__ void store_vectors(void* gradients, const float (&c)[kVectorPieces][4],
-                                const float (&omegas)[1][4], int axis) const {
+  __device__ void store_vectors(void* gradients, const VectorSums& c, int axis) const {
     const Lane lane;
     const auto& vectors = pairs.p.vectors;
     const int width = axis ? vectors.width_y : vectors.width_x;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = pairs.row - pairs.first_row + 8 * half;
-      const float whole = omegas[0][2 * half];
+      const float whole = c[kVectorPieces][2 * half];
       float* const to =
           static_cast<float*>(gradients) +
           (pairs.block.batch_head * pairs.g.padded_tokens + pairs.first_row + row) * width;
 #pragma unroll
       for (int piece = 0; piece < kVectorPieces; ++piece) {
         const int entry = piece * 8 + 2 * lane.t;
-        if (entry >= width) break;
         const float2 own = pairs.own_entries(axis ? Layout::y : Layout::x, row, entry);
-        *reinterpret_cast<float2*>(to + entry) =
+        const float2 gradient =
             make_float2(pairs.factor * (whole * own.x - c[piece][2 * half]),
                         pairs.factor * (whole * own.y - c[piece][2 * half + 1]));
+        if (entry < width) *reinterpret_cast<float2*>(to + entry) = gradient;
       }
     }
   }

@@ -19,52 +19,84 @@ struct StreamPairWeights {
   static constexpr bool kAhead = Steps <= 2;
 
   const StreamPairs<T, Steps>& pairs;
-  int maker;  // 0 or 1
-  StreamDistance<kPieces> distance[2];
-  float row_notes[2][2];  // log2(Σ e^logit), dout · out
-  float scale, factor;    // times log2(e)
+  int maker;            // 0 or 1
+  float scale, factor;  // times log2(e)
   float with_bias = 0.0F;
 
   __device__ StreamPairWeights(const StreamPairs<T, Steps>& all, int number)
-      : pairs(all),
-        maker(number),
-        distance{{all.p, all.block.batch_head, all.row, 0},
-                 {all.p, all.block.batch_head, all.row, 1}},
-        scale(all.p.scale * kLog2E),
-        factor(all.factor * kLog2E) {
-    const float* const notes = all.params.base.delta +
-                               2 * (all.block.batch_head * all.g.padded_tokens + all.first_row) +
-                               all.row - all.first_row;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) row_notes[i / 2][i % 2] = notes[i / 2 * 8 + i % 2 * kRowTile];
-  }
+      : pairs(all), maker(number), scale(all.p.scale * kLog2E), factor(all.factor * kLog2E) {}
 
   /// Returns this lane's share of Σ gradient · bias.
   __device__ float run() {
-    for (int tile = maker; tile < pairs.tiles; tile += 2) one_tile(tile);
+    if (maker >= pairs.tiles) return 0.0F;
+    Lengths lengths;
+    pairs.await_first_rows();
+    read(lengths, pairs.first_lengths(maker));
+    for (int tile = maker; tile < pairs.tiles; tile += 2) one_tile(tile, lengths);
+    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
     return with_bias;
   }
 
-  __device__ void one_tile(int tile) {
+  /// Numbers of a lane's columns. Shared memory answers slowly beside products, so they are asked
+  /// for before those begin.
+  struct Numbers {
+    float2 of[kPieces];
+    __device__ float at(int piece, int e) const { return e % 2 ? of[piece].y : of[piece].x; }
+  };
+  __device__ Numbers numbers(const float* columns) const {
+    const float2* const from = reinterpret_cast<const float2*>(columns) + pairs.quad();
+    Numbers numbers;
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) numbers.of[piece] = from[piece * 4];
+    return numbers;
+  }
+
+  /// Likewise of its two rows.
+  __device__ float2 row_numbers(const float* rows) const {
+    const float* const from = rows + pairs.row % kRowTile;
+    return make_float2(from[0], from[8]);
+  }
+
+  /// Squared lengths of a lane's columns and rows, asked for while its warp ends the tile before.
+  struct Lengths {
+    Numbers x, y;
+    float2 own_x, own_y;
+  };
+  __device__ void read(Lengths& to, const float* from) const {
+    to.x = numbers(from);
+    to.y = numbers(from + kPairColumns);
+    to.own_x = row_numbers(pairs.own_lengths());
+    to.own_y = row_numbers(pairs.own_lengths() + kRowTile);
+  }
+
+  __device__ void one_tile(int tile, Lengths& lengths) {
     float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
     pairs.await_first(tile);
     begin_products();
     start<Steps>(length, tile, Layout::x, Layout::x);
     start<Steps>(along_y, tile, Layout::y, Layout::y);
-    start(scores, tile, Layout::q, Layout::k);
-    wait_for_products<2>();
-    hold(length);
-    std::uint32_t greatest = lengths(length, inverse[0], tile, 0);
+    // Of the tile before: until what was put is visible takes a while.
+    if constexpr (Layout::kHasAllSlots)
+      if (tile > maker) pairs.hand_over(0);
     wait_for_products<1>();
+    hold(length);
+    squares(length, lengths.own_x, lengths.x, tile);
+    std::uint32_t greatest = roots(length, inverse[0]);
+    wait_for_products<0>();
     hold(along_y);
-    greatest = greater_pairs<T>(greatest, lengths(along_y, inverse[1], tile, 1));
+    squares(along_y, lengths.own_y, lengths.y, tile);
+    start_again(scores, tile, Layout::q, Layout::k);
+    greatest = greater_pairs<T>(greatest, roots(along_y, inverse[1]));
     if (is_infinite(greatest)) {
       replace_infinite(length, inverse[0]);
       replace_infinite(along_y, inverse[1]);
     }
     add(length, along_y);
     pairs.await_rest(tile);
+    if (tile == maker) pairs.await_rest_of_rows();
+    const float2 row_sums = row_numbers(pairs.own_notes()),
+                 row_deltas = row_numbers(pairs.own_notes() + kRowTile);
     start_again(dweights, tile, Layout::dout, Layout::v);
 
     wait_for_products<1>();
@@ -73,67 +105,71 @@ struct StreamPairWeights {
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[piece][e] = power_of_2(
-            fmaf(scores[piece][e], scale, fmaf(length[piece][e], factor, -row_notes[e / 2][0])));
-    if ((tile + 1) * kPairColumns > pairs.g.tokens) clear_padding(scores, tile);
+        scores[piece][e] =
+            power_of_2(fmaf(scores[piece][e], scale,
+                            fmaf(length[piece][e], factor, -(e < 2 ? row_sums.x : row_sums.y))));
     as_fragments(weights, scores);
     if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
     wait_for_products<kAhead ? 1 : 0>();
     hold(dweights);
+    const Numbers column_sums = numbers(pairs.notes(tile));
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) dweights[piece][e] -= row_notes[e / 2][1];
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= e < 2 ? row_deltas.x : row_deltas.y;
     gradients(query_gradients, weights, dweights);
+    if ((tile + 1) * kPairColumns > pairs.g.tokens) clear_padding(query_gradients, tile);
     if (pairs.params.base.dgain != nullptr) add_gain(query_gradients, length);
     if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
     if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
 
-    // Of two neighbouring queries.
-    const float2* const column_notes = reinterpret_cast<const float2*>(pairs.note(tile)) + Lane().t;
     wait_for_products<kAhead ? 1 : 0>();
     hold(scores);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 pair = column_notes[piece * 4];
+    for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[piece][e] = power_of_2(fmaf(
-            scores[piece][e], scale, fmaf(length[piece][e], factor, e % 2 ? -pair.y : -pair.x)));
-    }
-    as_fragments(weights, scores);
+        scores[piece][e] = fmaf(scores[piece][e], scale,
+                                fmaf(length[piece][e], factor, -column_sums.at(piece, e)));
+    const Numbers column_deltas = numbers(pairs.notes(tile) + kPairColumns);
     if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores[piece][e] = power_of_2(scores[piece][e]);
+    as_fragments(weights, scores);
     wait_for_products<0>();
     hold(dweights);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 pair = column_notes[kPairColumns / 2 + piece * 4];
+    for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) dweights[piece][e] -= e % 2 ? pair.y : pair.x;
-    }
+      for (int e = 0; e < 4; ++e) dweights[piece][e] -= column_deltas.at(piece, e);
     gradients(key_gradients, weights, dweights);
-    pairs.begin_turn(tile);
-    pairs.put(tile, PairItem::query_gradients, query_gradients);
-    pairs.put(tile, PairItem::key_weights, weights);
-    pairs.put(tile, PairItem::key_gradients, key_gradients);
-    pairs.hand_over(tile, PairItem::query_gradients, PairItem::key_gradients);
     // ω: a pair's gradients both ways round over its distance.
+    Fragments both;
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        query_gradients[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
+        both[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
+    limit(both);
     for (Fragments& omega : inverse) {
-      multiply(omega, query_gradients);
-#pragma unroll
-      for (int k = 0; k < kPieces / 2; ++k)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) omega[k].r[i] = within_range<T>(omega[k].r[i]);
+      multiply(omega, both);
+      limit(omega);
+    }
+    read(lengths, pairs.next_lengths(tile));
+    pairs.await_turn(tile);
+    pairs.put(tile, PairItem::query_gradients, query_gradients);
+    pairs.put(tile, PairItem::key_weights, weights);
+    pairs.put(tile, PairItem::key_gradients, key_gradients);
+    if constexpr (!Layout::kHasAllSlots) {
+      pairs.hand_over(0);
+      pairs.await_items(tile, 0);  // all four warps are done with the tile's values
     }
     pairs.put(tile, PairItem::omega_x, inverse[0]);
+    if constexpr (!Layout::kHasAllSlots) pairs.await_first_released(tile);
     pairs.put(tile, PairItem::omega_y, inverse[1]);
-    pairs.hand_over(tile, PairItem::omega_x, PairItem::omega_y);
-    pairs.end_turn(tile);
+    if constexpr (!Layout::kHasAllSlots) pairs.hand_over(1);
   }
 
   template <int Sixteens = 4>
@@ -146,19 +182,18 @@ struct StreamPairWeights {
     begin_products();
     start(c, tile, own, other);
   }
-  /// From products of an axis's vectors to distances, and their inverses, whose greatest it
-  /// returns.
-  __device__ std::uint32_t lengths(float (&c)[kPieces][4], Fragments& inverse, int tile,
-                                   int axis) const {
-    const float2* const norms =
-        reinterpret_cast<const float2*>(pairs.lengths(tile) + axis * kPairColumns) + Lane().t;
+  /// From products of an axis's vectors to squared distances.
+  __device__ void squares(float (&c)[kPieces][4], float2 own_norms, const Numbers& norms,
+                          int tile) const {
+    const StreamDistance<kPieces> distance(pairs.g.prefix, own_norms);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const float2 pair = norms[piece * 4];
+    for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) c[piece][e] = distance[axis].square(c[piece][e], pair, e);
-    }
-    distance[axis].clear_prefix(c, pairs.row, tile * kPairColumns);
+      for (int e = 0; e < 4; ++e) c[piece][e] = distance.square(c[piece][e], norms.of[piece], e);
+    distance.clear_prefix(c, pairs.row, tile * kPairColumns);
+  }
+  /// On to distances, and their inverses, whose greatest it returns.
+  __device__ static std::uint32_t roots(float (&c)[kPieces][4], Fragments& inverse) {
     std::uint32_t greatest = 0;
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) {
@@ -200,13 +235,17 @@ struct StreamPairWeights {
         inverse[k].r[i] = pack<T>(by[0], by[1]);
       }
   }
-  __device__ void clear_padding(float (&c)[kPieces][4], int tile) const {
-    const int first = tile * kPairColumns + 2 * Lane().t;
+  /// Padding has no gradients.
+  __device__ void clear_padding(Fragments& gradients, int tile) const {
+    const int first = tile * kPairColumns + 2 * pairs.quad();
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (first + piece * 8 + e % 2 >= pairs.g.tokens) c[piece][e] = 0.0F;
+      for (int i = 0; i < 4; ++i) {
+        const int column = first + k * 16 + i / 2 * 8;
+        if (column >= pairs.g.tokens) gradients[k].r[i] = 0;
+        if (column + 1 >= pairs.g.tokens) gradients[k].r[i] &= 0xffff;
+      }
   }
   __device__ static void add(float (&to)[kPieces][4], const float (&from)[kPieces][4]) {
 #pragma unroll
@@ -228,7 +267,14 @@ struct StreamPairWeights {
   __device__ static void gradients(Fragments& to, const Fragments& weights,
                                    const float (&differences)[kPieces][4]) {
     as_fragments(to, differences);
+    limit(to);
     multiply(to, weights);
+  }
+  __device__ static void limit(Fragments& a) {
+#pragma unroll
+    for (int k = 0; k < kPieces / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[k].r[i] = within_range<T>(a[k].r[i]);
   }
   __device__ static void multiply(Fragments& to, const Fragments& by) {
 #pragma unroll

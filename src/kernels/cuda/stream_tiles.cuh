@@ -64,7 +64,7 @@ __device__ void store_rows(const View& view, const StreamBlock& block, int head_
                            TokenOf token_of) {
   if (view.data == nullptr) return;
   const Lane lane;
-  const int first = threadIdx.x / 32 * 16;
+  const int first = threadIdx.x % kThreads / 32 * 16;
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
     const int piece = i / 2, half = i % 2;

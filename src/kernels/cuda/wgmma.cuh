@@ -92,13 +92,19 @@ __device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const
   start_row_product<T, Steps, Add>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
 /// Starts c += a · b, `a` fragments of a result, its columns along the rows of b; of c the first
-/// 64 columns.
+/// 64 columns, or all 16.
 template <class T, int Pieces, int KPieces>
 __device__ void start_column_product(float (&c)[Pieces][4], const FragmentA<T> (&a)[KPieces],
                                      std::uint64_t b) {
-  static_assert(Pieces >= 8);
+  static_assert(Pieces >= 8 || Pieces == 2);
 #pragma unroll
-  for (int k = 0; k < KPieces; ++k) register_product<T>(c, a[k], b + 128 * k);
+  for (int k = 0; k < KPieces; ++k) {
+    if constexpr (Pieces == 2) {
+      register_product_16<T>(c, a[k], b + 128 * k);
+    } else {
+      register_product<T>(c, a[k], b + 128 * k);
+    }
+  }
 }
 template <class T, int Pieces, int KPieces>
 __device__ void start_column_product(float (&c)[Pieces][4], const FragmentA<T> (&a)[KPieces],

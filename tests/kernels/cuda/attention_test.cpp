@@ -521,11 +521,17 @@ TEST_P(CudaAttention, NotANumberStaysInItsImage) {
 // Gradients over distances go beyond what float16 holds.
 TEST_P(CudaAttention, NearlyEqualVectorsUnderLargeGradients) {
   Random random(8);
-  for (const auto [rows, cols, head_size] :
-       {std::array{6, 7, 32}, {8, 8, 64}, {18, 19, 64}, {5, 40, 64}}) {
+  struct Case {
+    std::int64_t rows, cols, head_size;
+    Source source = Source::k;
+  };
+  for (const auto [rows, cols, head_size, source] :
+       {Case{6, 7, 32}, Case{8, 8, 64}, Case{18, 19, 64}, Case{5, 40, 64}, Case{9, 17, 128},
+        Case{18, 19, 64, Source::qk}}) {
     Problem p;
     p.shape = {1, 2, rows, cols, 1, head_size};
     p.has_tables = false;
+    p.source = source;
     p = filled(p, random);
     for (double& x : p.dout) x *= 1000;
     for (auto& axis : p.vectors)
