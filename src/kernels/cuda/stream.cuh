@@ -66,7 +66,7 @@ inline int spread_evenly(std::int64_t blocks, int bytes) {
   constexpr int kAll = 228 * 1024, kBeside = 1024, kUnit = 128;  // of Hopper
   const std::int64_t each = (blocks + multiprocessors() - 1) / multiprocessors();
   const int too_much_for_one_more = static_cast<int>(kAll / (each + 1)) - kBeside + kUnit;
-  return std::min(std::max(bytes, too_much_for_one_more), shared_memory_limit());
+  return std::max(bytes, too_much_for_one_more);
 }
 
 template <class T, BiasForm Form>

@@ -212,8 +212,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int i = 0; i < kPieces / 2; ++i)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        float& own = weight[first_piece + i][e];
-        own = power_of_2(fmaf(own, scale, -shifts[i][e % 2]));
+        float& score = weight[first_piece + i][e];
+        score = power_of_2(fmaf(score, scale, -shifts[i][e % 2]));
       }
     hold(weight);
   };

@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
+  // Aligned by the compiler: three blocks leave no room to do so here.
   extern __shared__ __align__(kSharedAlignment) unsigned char queries_memory[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;

@@ -220,6 +220,25 @@ TEST_P(CudaAttention, DirectGridsOfEveryWidth) {
     }
 }
 
+/// Along y gradients leave for eight grid rows at once, or four: more rows than that, of every
+/// width, in heads of sizes between the compiled ones.
+TEST_P(CudaAttention, DirectGradientsOfManyRows) {
+  Random random(19);
+  for (const auto [rows, cols, prefix, head_size] : {std::array{19, 20, 0, 56},
+                                                     {18, 30, 3, 8},
+                                                     {10, 40, 0, 48},
+                                                     {9, 47, 16, 40},
+                                                     {9, 55, 1, 64},
+                                                     {9, 64, 0, 24},
+                                                     {10, 66, 2, 64}}) {
+    Problem p;
+    p.shape = {1, 2, rows, cols, prefix, head_size};
+    p.form = Form::direct;
+    p.has_tables = false;
+    expect_right(filled(p, random), GetParam(), prefix == 0);
+  }
+}
+
 TEST_P(CudaAttention, RandomShapesAndSettings) {
   Random random(2);
   for (int round = 0; round < 60; ++round) {
