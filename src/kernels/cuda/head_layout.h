@@ -218,7 +218,7 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   if (!backward && shared_scores) l.scratch += (128 + 32 - l.scratch % 128) % 128;
   if (backward) {
     if (ahead > 0) {
-      l.lines = places.take(more(lines, tokens));
+      l.lines = places.take(tokens);  // lines and q change places, so neither may be longer
       l.q_step = l.lines - l.q;
     }
     l.dout = places.take(two_squares ? tokens : reused);
