@@ -257,6 +257,18 @@ __device__ void add_table_gradients(const HeadBackward& p, const HeadPlan& plan,
   for (int unit = threadIdx.x / 32; unit < units; unit += blockDim.x / 32) {
     const int row = (unit / kDown / kAcross * kDown + unit % kDown) * 16;
     const int column = unit / kDown % kAcross;
+    const int axis = row >= l.second_table;
+    const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;
+    const int channel = column * 16 + 2 * lane.t;
+    float* const to = partial + (axis * axes[0].positions + bin) * head_size + channel;
+    bool used[8];
+    float before[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
+      used[e] = bin + down < rows && channel + across < head_size;
+      before[e] = used[e] && !first ? to[down * head_size + across] : 0.0F;
+    }
     float c[2][4] = {};
     products.add_columns(
         c, source, round_up(l.grid_slots, 16),
@@ -264,23 +276,9 @@ __device__ void add_table_gradients(const HeadBackward& p, const HeadPlan& plan,
           if (row < l.table_rows) load_turned(a, turned + slot * bins.pitch + row * 2);
         },
         column);
-    const int axis = row >= l.second_table;
-    const int bin = row - axis * l.second_table + lane.g, rows = axes[axis].positions;
-    const int channel = column * 16 + 2 * lane.t;
-    float* const to = partial + (axis * axes[0].positions + bin) * head_size + channel;
-    const auto put = [&](auto write) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        const int down = e % 4 / 2 * 8, across = e / 4 * 8 + e % 2;
-        if (bin + down < rows && channel + across < head_size)
-          write(to + down * head_size + across, c[e / 4][e % 4]);
-      }
-    };
-    if (first) {
-      put([](float* sum, float x) { *sum = x; });
-    } else {  // nobody else adds to these sums, so their order is that of the images
-      put([](float* sum, float x) { atomicAdd(sum, x); });
-    }
+    for (int e = 0; e < 8; ++e)
+      if (used[e]) to[e % 4 / 2 * 8 * head_size + e / 4 * 8 + e % 2] = before[e] + c[e / 4][e % 4];
   }
 }
 
