@@ -1,9 +1,9 @@
 #pragma once
 
-#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/head_forward.cuh"
 #include "kernels/cuda/head_gradients.cuh"
 #include "kernels/cuda/head_lines_back.cuh"
+#include "kernels/cuda/head_parameter_sums.cuh"
 
 /// Attention backward, a head a block. Weights, and then the logits' gradients in their place, fill
 /// a square of 16-bit numbers in shared memory; a warp reads its rows of it as queries, its columns
@@ -309,16 +309,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     if (kAlone && l.q_step == 0) load_image(image + p.turns, l.q, false);
   }
 
-  if constexpr (Form != BiasForm::none) {
-    const float sum = block_sums({with_bias * (p.attention.inside ? p.attention.scale : 1.0F),
-                                  gate_sums.scale, gate_sums.offset},
-                                 deltas);
-    float* const to = threadIdx.x == 0   ? params.dgain
-                      : threadIdx.x == 1 ? params.dgate_scale
-                      : threadIdx.x == 2 ? params.dgate_offset
-                                         : nullptr;
-    if (to != nullptr) to[blockIdx.x] = sum;
-  }
+  if constexpr (Form != BiasForm::none) put_block_sums(params, with_bias, gate_sums, deltas);
 }
 
 template <class T>
