@@ -8,10 +8,12 @@
 namespace sape2::kernels::cuda {
 
 struct HeadForward {
-  AttentionParams attention;  // its vector buffers are not used
-  StageOneParams stage;       // without tables only `sets` counts
+  // Its vector buffers are not used. Without `out` forward makes only what is kept.
+  AttentionParams attention;
+  StageOneParams stage;  // without tables only `sets` counts
   bool has_tables;
   const void* given[2];  // without tables: vectors by axis, (sets, batch_heads, patches, entries)
+  uint4* kept;           // (batch_heads, warps, kept_pieces, 32); null: nothing is kept
   HeadLayout layout;
   int images, turns;  // a block takes every turns-th image of its head
 };
@@ -21,7 +23,8 @@ struct HeadBackward {
   ConstView out, dout;
   View dq, dk, dv;
   void* dgiven[2];  // like HeadForward::given; null: not wanted
-  float* kept;      // (turns · heads, warps, longest line, 2 + sets, 32)
+  // (turns · heads, warps, longest line, 2 + sets, 32); not where `forward.kept` is read.
+  float* scratch;
   // Partial sums, (turns, heads, …); null: not wanted.
   float* dtables;  // (sets, positions of x and of y, head_size)
   float* dgate_scale;

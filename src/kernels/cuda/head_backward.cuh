@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/head_forward.cuh"
-#include "kernels/cuda/head_gradients.cuh"
+#include "kernels/cuda/head_kept_backward.cuh"
 #include "kernels/cuda/head_lines_back.cuh"
 #include "kernels/cuda/head_parameter_sums.cuh"
 
@@ -38,15 +38,10 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   const auto bins_of = [&](int set) {
     return Padded<T>{shared + l.bins + set * l.slots * l.bins_pitch, l.bins_pitch};
   };
-  // Two neighbours in this lane's rows, of sixteen keys.
-  const auto put = [&](const Padded<T>& to, int slot, int i, std::uint32_t pair) {
-    *reinterpret_cast<std::uint32_t*>(to.data + (own_row + lane.g + i % 2 * 8) * to.pitch +
-                                      4 * lane.t + i / 2 * 16 + slot * 2) = pair;
-  };
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const deltas = reinterpret_cast<float*>(shared + l.deltas);
   float* const values = reinterpret_cast<float*>(square.row(own_row));
-  const KeptLine<kSets> kept{params.kept +
+  const KeptLine<kSets> kept{params.scratch +
                              (std::int64_t(blockIdx.x) * l.warps + own_row / 16) *
                                  kept_entries(l.grid, g) * KeptLine<kSets>::kNumbers * 32 +
                              in_warp};
@@ -58,12 +53,12 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   const float factor = bias_factor<Form>(p.attention, head);
   float with_bias = 0.0F;
   GateSums gate_sums;
-  const auto load_image = [&](int image, int q, bool with_tables) {
+  const auto load_image = [&](int image, bool with_tables) {
     const auto load = [&](int place, const ConstView& view) {
       if (works && (!kAlone || image < p.images))
         copies().start(shared + place, head_of<T>(view, image, head), g);
     };
-    load(q, p.attention.q);
+    load(l.q, p.attention.q);
     load(l.k, p.attention.k);
     commit_copies();
     const auto load_tables_once = [&] {
@@ -77,22 +72,20 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     commit_copies();
     if constexpr (!kAlone) load_tables_once();
   };
-  if constexpr (kAlone) load_image(turn, l.q, true);
-  bool second = false;  // of the two places of q
-  for (int image = turn; image < p.images; image += p.turns, second = !second) {
+  if constexpr (kAlone) load_image(turn, true);
+  for (int image = turn; image < p.images; image += p.turns) {
     if (kAlone && image + p.turns >= p.images) let_next_begin();
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
-    const int step = kAlone && second ? l.q_step : 0;
-    const int q_at = l.q + step, v_at = l.reload ? q_at : l.v, lines_at = l.lines - step;
+    const int v_at = l.reload ? l.q : l.v;
     // Gradients of vectors, one set behind the other. The direct form's vectors lie there before;
     // the distance form's live until they are rounded.
     float* const lines =
-        reinterpret_cast<float*>(shared + lines_at) + kSets * own_row * l.line_pitch;
+        reinterpret_cast<float*>(shared + l.lines) + kSets * own_row * l.line_pitch;
     const auto vectors_of = [&](int slot) {
       const int first = slot / 16 * 16;
       float* const warps =
           kDistance ? reinterpret_cast<float*>(shared + l.vectors + first * l.square_pitch)
-                    : reinterpret_cast<float*>(shared + lines_at) + first * l.line_pitch;
+                    : reinterpret_cast<float*>(shared + l.lines) + first * l.line_pitch;
       return warps + (slot - first) * l.line_pitch;
     };
     float* const vectors = vectors_of(own_row);
@@ -104,7 +97,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       if (works) copies().start(shared + place, head_of<T>(view, image, head), g);
       commit_copies();
     };
-    if constexpr (!kAlone) load_image(image, l.q, image == turn);
+    if constexpr (!kAlone) load_image(image, image == turn);
     QueryRows rows;
     rows.read(plan, p.attention.softmax + batch_head * g.tokens, tokens, own_row);
     const auto make_deltas = [&](bool with_v) {
@@ -128,13 +121,12 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     // Weights.
     {
       const std::uint32_t keys = base + l.k + places.b_rows;
-      const RowsAsA<T, Size> own_q(at_slots<Size>(base + q_at + places.a, own_row));
+      const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
       if constexpr (Form != BiasForm::none)
-        make_vectors<true, Form, Grid>(
-            p, plan, own_row, products, head, batch_head, own_q,
-            {base + q_at, base + l.k, keys, at_slots<Size>(base + l.k + places.a, own_row),
-             base + l.tables},
-            vectors, values, kept, vectors_of);
+        make_vectors<Form, Grid>(p, plan, own_row, products, head, batch_head, own_q,
+                                 {base + l.q, base + l.k, keys,
+                                  at_slots<Size>(base + l.k + places.a, own_row), base + l.tables},
+                                 vectors, values, kept, vectors_of);
       // Warps without slots look at others' vectors.
       if (kDistance || l.reload || (products.kByWarpgroups && l.warps % 4 != 0)) __syncthreads();
       if (l.reload) load(v_at, p.attention.v);
@@ -155,7 +147,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       }
       [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
                                                  on_grid(plan, own_row + 8, lane.g)};
-      const HeadLogits<T, Form> bias(p, plan, head, vectors, kLog2E, rows.less);
+      const HeadLogits<T, Form> bias(p, plan, head, vectors, l.line_pitch, kLog2E, rows.less);
       const auto make_weights = [&](int slot, float(&c)[2][4]) {
         if (!works) return;
         bias.make(c, plan, slot);
@@ -166,10 +158,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
                                slot);
         }
         bias.make_beside(c, plan, own_q, keys, slot);
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          put(square, slot, i,
-              pack<T>(power_of_2(c[i / 2][i % 2 * 2]), power_of_2(c[i / 2][i % 2 * 2 + 1])));
+        put_weights(square, own_row, slot, c);
       };
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});
     }
@@ -200,36 +189,13 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     // The logits' gradients.
     const std::uint32_t as_queries = logits.a(own_row), as_keys = logits.b_rows(0) + own_row * 2;
     {
-      const std::uint32_t own_weights = square.a(own_row);
       const RowsAsA<T, Size> own_dout(at_slots<Size>(base + l.dout + places.a, own_row));
-      const float delta[2] = {deltas[own_row + lane.g], deltas[own_row + lane.g + 8]};
       [[maybe_unused]] DirectSums<T, kSumsAlongY<Grid>> sums(plan);
-      const auto as_is = [](int, float(&)[2][4]) {};
-      products.for_rows(own_dout, base + v_at, as_is, [&](int first, auto& c) {
-        constexpr int kCount = sizeof(c) / sizeof(c[0]);
-        if (!works) return;
-        FragmentA<T> weights[kCount];
-#pragma unroll
-        for (int n = 0; n < kCount; ++n)
-          load_matrices(weights[n].r, own_weights + (first + 16 * n) * 2);
-        if (!two_squares) __syncwarp();  // gradients take the weights' places
-#pragma unroll
-        for (int n = 0; n < kCount; ++n) {
-          const int slot = first + 16 * n;
-          FragmentA<T> gradient;
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const float2 weight = unpack<T>(weights[n].r[i]);
-            float& left = c[n][i / 2][i % 2 * 2];
-            float& right = c[n][i / 2][i % 2 * 2 + 1];
-            left = weight.x * (left - delta[i % 2]);
-            right = weight.y * (right - delta[i % 2]);
-            gradient.r[i] = pack<T>(left, right);
-            put(logits, slot, i, gradient.r[i]);
-          }
-          if constexpr (kDirect) sums.add(c[n], gradient, plan, slot);
-        }
-      });
+      make_logit_gradients(products, own_dout, base + v_at, square, logits, two_squares, own_row,
+                           deltas,
+                           [&](const float(&exact)[2][4], const FragmentA<T>& rounded, int slot) {
+                             if constexpr (kDirect) sums.add(exact, rounded, plan, slot);
+                           });
       if constexpr (kDirect)
         if (works) with_bias += sums.finish(l, g, factor, lines);
     }
@@ -239,7 +205,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     __syncthreads();
     if (two_squares) make_dv();
     if constexpr (kUsual && kDirect && Size < 64) line.read(kept);
-    if (l.reload) load(q_at, p.attention.q);
+    if (l.reload) load(l.q, p.attention.q);
 
     // Gradients of vectors, then of table values and gates.
     if constexpr (kDistance) {
@@ -257,20 +223,9 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
 
     // dq, dk: the logits' gradients, and the table values' through the tables.
     const auto add_tables = [&](float(&to)[kPieces][4], bool of_q) {
-      if constexpr (Form == BiasForm::none) return;
-      // q's tables are the first set, k's the last.
-      if (!plan.has_tables ||
-          (of_q ? !p.stage.first_from_q : p.stage.first_from_q && plan.sets == 1))
-        return;
-      const int set = of_q ? 0 : plan.sets - 1;
-      const std::uint32_t bins = bins_of(kSets == 2 ? set : 0).a(own_row);
-      products.add_columns(to, base + l.tables + set * l.table_rows * kRow, l.table_rows,
-                           [&](std::uint32_t(&gradients)[4], int row) {
-                             if (works) load_matrices(gradients, bins + row * 2);
-                           });
-      const float unit = 1.0F / p.attention.scale;
-#pragma unroll
-      for (int i = 0; i < kPieces * 4; ++i) to[i / 4][i % 4] *= unit;
+      if constexpr (Form != BiasForm::none)
+        add_tables_back<T>(p, plan, products, to, of_q, base + l.tables, own_row,
+                           [&](int set) { return bins_of(kSets == 2 ? set : 0); });
     };
     if (params.dq.data != nullptr) {
       float dq[kPieces][4] = {};
@@ -289,24 +244,18 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
         if (params.dtables != nullptr)
           for (int set = 0; set < plan.sets; ++set)
             add_table_gradients(params, plan, set, image == turn, bins_of(kSets == 2 ? set : 0),
-                                products, base + (set == 0 && p.stage.first_from_q ? q_at : l.k));
+                                products, base + (set == 0 && p.stage.first_from_q ? l.q : l.k));
     };
-    if constexpr (kAlone) {
-      add_tables_gradients();
-      if (l.q_step > 0) {  // only q is still needed
-        __syncthreads();
-        load_image(image + p.turns, l.q + l.q_step - step, false);
-      }
-    }
+    if constexpr (kAlone) add_tables_gradients();
     if (params.dk.data != nullptr) {
-      products.add_columns(dk, base + q_at, l.slots, [&](std::uint32_t(&gradients)[4], int slot) {
+      products.add_columns(dk, base + l.q, l.slots, [&](std::uint32_t(&gradients)[4], int slot) {
         if (works) load_turned(gradients, as_keys + slot * logits.pitch);
       });
       store(params.dk, dk, p.attention.scale);
     }
     if constexpr (!kAlone) add_tables_gradients();
-    if (!kAlone || l.q_step == 0) __syncthreads();
-    if (kAlone && l.q_step == 0) load_image(image + p.turns, l.q, false);
+    __syncthreads();
+    if constexpr (kAlone) load_image(image + p.turns, false);
   }
 
   if constexpr (Form != BiasForm::none) put_block_sums(params, with_bias, gate_sums, deltas);
@@ -320,10 +269,16 @@ void head_attention_backward(const HeadBackward& p, BiasForm form, cudaStream_t 
       constexpr int kSize = decltype(size)::value;
       constexpr BiasForm kForm = decltype(compiled)::value;
       dispatch_grid<kSize, kForm>(p.forward, [&](auto grid) {
-        launch(head_backward_kernel<T, kSize, kForm, decltype(grid)::value>,
-               std::int64_t(p.forward.turns) * g.heads, {.overlapping = true},
-               head_threads(decltype(grid)::value, kSize, p.forward.layout), p.forward.layout.bytes,
-               stream, p);
+        constexpr HeadGrid kGrid = decltype(grid)::value;
+        const auto start = [&](void (*kernel)(HeadBackward)) {
+          launch(kernel, std::int64_t(p.forward.turns) * g.heads, {.overlapping = true},
+                 head_threads(kGrid, kSize, p.forward.layout), p.forward.layout.bytes, stream, p);
+        };
+        if constexpr (keeps_lines(kGrid, kForm, kSize)) {
+          start(head_kept_backward_kernel<T, kSize, kGrid>);
+        } else {
+          start(head_backward_kernel<T, kSize, kForm, kGrid>);
+        }
       });
     });
   });

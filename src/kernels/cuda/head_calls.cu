@@ -8,17 +8,20 @@ namespace {
 
 /// What a backward call keeps between its launches, laid out in the caller's workspace.
 struct HeadScratch {
-  float *kept, *dtables, *dgate_scale, *dgate_offset, *dgain;
+  void* kept;  // as forward would have kept it
+  float *lines, *dtables, *dgate_scale, *dgate_offset, *dgain;
 
-  HeadScratch(Arena& arena, const HeadForward& p, BiasForm form) {
+  /// `to_keep`: bytes that forward has not kept.
+  HeadScratch(Arena& arena, const HeadForward& p, BiasForm form, std::size_t to_keep) {
     const auto& g = p.attention.geometry;
     const std::int64_t blocks = std::int64_t(p.turns) * g.heads;
     const int sets_apart = form == BiasForm::distance_pair ? 2 : 1;
     const std::int64_t positions = p.stage.axes[0].positions + p.stage.axes[1].positions;
-    kept =
-        arena.take_floats(p.has_tables ? blocks * p.layout.warps * kept_entries(p.layout.grid, g) *
-                                             (kHeadKept + sets_apart) * 32
-                                       : 0);
+    kept = arena.take_bytes(p.layout.keeps ? to_keep : 0);
+    lines = arena.take_floats(p.has_tables && !p.layout.keeps
+                                  ? blocks * p.layout.warps * kept_entries(p.layout.grid, g) *
+                                        (kHeadKept + sets_apart) * 32
+                                  : 0);
     dtables = arena.take_floats(p.has_tables ? blocks * p.stage.sets * positions * g.head_size : 0);
     dgate_scale = arena.take_floats(blocks);
     dgate_offset = arena.take_floats(blocks);
@@ -83,22 +86,41 @@ HeadForward HeadCall::forward_params(const AttentionParams& p, bool backward) co
   return head;
 }
 
-std::size_t HeadCall::backward_workspace() const {
-  AttentionParams p{};
-  p.geometry = stage_.geometry;
-  Arena arena;
-  HeadScratch(arena, forward_params(p, true), form_);
-  return arena.used();
+HeadCall HeadCall::of_rows_aligned(bool aligned) const {
+  HeadCall call = *this;
+  call.stage_.geometry.aligned = aligned;
+  return call;
 }
 
-void HeadCall::forward(const AttentionParams& p, cudaStream_t stream) const {
-  const auto head = forward_params(p, false);
+std::size_t HeadCall::kept_bytes() const {
+  const auto layout = head_layout(of_rows_aligned(true).stage_, has_tables_, form_, true);
+  return layout.keeps ? stage_.geometry.batch_heads * layout.warps * kept_pieces(layout.grid) * 32 *
+                            sizeof(uint4)
+                      : 0;
+}
+
+std::size_t HeadCall::backward_workspace(bool kept) const {
+  std::size_t most = 0;
+  for (const bool aligned : {false, true}) {  // which is known later
+    const auto call = of_rows_aligned(aligned);
+    AttentionParams p{};
+    Arena arena;
+    HeadScratch(arena, call.forward_params(p, true), form_, kept ? 0 : kept_bytes());
+    most = std::max(most, arena.used());
+  }
+  return most;
+}
+
+void HeadCall::forward(const AttentionParams& p, cudaStream_t stream, void* kept) const {
+  auto head = forward_params(p, false);
+  head.kept = static_cast<uint4*>(kept);
   if (dtype_ == DType::bfloat16) return head_attention_forward<Bf16>(head, form_, stream);
   head_attention_forward<Fp16>(head, form_, stream);
 }
 
 void HeadCall::backward(const BackwardParams& p, const AxisVectorGradients& vectors,
-                        const HeadParameterGradients& parameters, const Launch& launch) const {
+                        const HeadParameterGradients& parameters, const Launch& launch,
+                        const void* kept) const {
   HeadBackward head{.forward = forward_params(p.forward, true),
                     .out = p.out,
                     .dout = p.dout,
@@ -107,11 +129,17 @@ void HeadCall::backward(const BackwardParams& p, const AxisVectorGradients& vect
                     .dv = p.dv,
                     .dgiven = {vectors.dx, vectors.dy}};
   Arena arena(launch.workspace, launch.workspace_bytes);
-  const HeadScratch scratch(arena, head.forward, form_);
+  const HeadScratch scratch(arena, head.forward, form_, kept != nullptr ? 0 : kept_bytes());
+  const auto stream = stream_of(launch);
+  if (head.forward.layout.keeps) {
+    head.forward.kept =
+        static_cast<uint4*>(kept != nullptr ? const_cast<void*>(kept) : scratch.kept);
+    if (kept == nullptr) forward(p.forward, stream, scratch.kept);  // without `out`
+  }
   const auto& wanted = parameters.encoding;
   SumJobs sums{.images = head.forward.turns, .heads = stage_.geometry.heads};
   if (has_tables_) {
-    head.kept = scratch.kept;
+    head.scratch = scratch.lines;
     const std::int64_t head_size = stage_.geometry.head_size;
     const std::int64_t positions = stage_.axes[0].positions + stage_.axes[1].positions;
     for (int set = 0; set < stage_.sets; ++set)
@@ -136,7 +164,6 @@ void HeadCall::backward(const BackwardParams& p, const AxisVectorGradients& vect
   }
   if (parameters.dgain != nullptr) head.dgain = scratch.dgain;
   add_sum(sums, scratch.dgain, parameters.dgain);
-  const auto stream = stream_of(launch);
   if (dtype_ == DType::bfloat16) {
     head_attention_backward<Bf16>(head, form_, stream);
   } else {

@@ -24,14 +24,19 @@ class HeadCall {
   /// Whether this call runs a head a block, forward and backward alike.
   bool fits() const;
 
-  /// Forward needs none.
-  std::size_t backward_workspace() const;
-  void forward(const AttentionParams& p, cudaStream_t stream) const;
+  /// Bytes that forward can leave to backward; 0: none.
+  std::size_t kept_bytes() const;
+  /// Forward needs none. `kept`: whether there is such memory.
+  std::size_t backward_workspace(bool kept = false) const;
+  /// `kept`: null, where nothing is kept.
+  void forward(const AttentionParams& p, cudaStream_t stream, void* kept = nullptr) const;
   void backward(const BackwardParams& p, const AxisVectorGradients& vectors,
-                const HeadParameterGradients& parameters, const Launch& launch) const;
+                const HeadParameterGradients& parameters, const Launch& launch,
+                const void* kept = nullptr) const;
 
  private:
   HeadForward forward_params(const AttentionParams& p, bool backward) const;
+  HeadCall of_rows_aligned(bool aligned) const;
 
   DType dtype_;
   float scale_;

@@ -13,6 +13,19 @@ namespace sape2::kernels::cuda {
 template <int Size, BiasForm Form, HeadGrid Grid, bool Backward>
 inline constexpr int kHeadThreads = head_warps(Size, Form, Grid, Backward) * 32;
 
+/// What takes the lines that backward will need.
+template <class T, int Size, BiasForm Form, HeadGrid Grid>
+__device__ auto lines_to_keep(const HeadForward& p, const HeadPlan& plan, std::int64_t batch_head,
+                              int own_row) {
+  if constexpr (keeps_lines(Grid, Form, Size)) {
+    return LineToKeep<T, longest_line(Grid)>{p.kept, {p.kept, plan, Grid, batch_head, own_row}};
+  } else if constexpr (Grid == HeadGrid::any && Form == BiasForm::direct) {
+    return EntriesToKeep<T>{p.kept, {p.kept, plan, p.layout.grid, batch_head, own_row}};
+  } else {
+    return NothingToKeep();
+  }
+}
+
 template <class T, int Size, BiasForm Form, HeadGrid Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     head_forward_kernel(const __grid_constant__ HeadForward p) {
@@ -41,6 +54,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
            slot % 16 * l.line_pitch;
   };
   float* const lines = lines_of(own_row);
+  const bool attends = !keeps_lines(Grid, Form, Size) || p.attention.out.data != nullptr;
   const auto load_q_k = [&](const SlotCopies<T, Size, Grid>& copies, int image, int k) {
     if (works && image < p.images) {
       copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
@@ -84,11 +98,12 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
     __syncwarp();
     if constexpr (Form != BiasForm::none) {
-      make_vectors<false, Form, Grid>(
-          p, plan, own_row, stage_products, head, batch_head, own_q,
-          {base + l.q, base + k, keys, at_slots<Size>(base + k + places.a, own_row),
-           base + l.tables},
-          lines, values, {}, lines_of);
+      make_vectors<Form, Grid>(p, plan, own_row, stage_products, head, batch_head, own_q,
+                               {base + l.q, base + k, keys,
+                                at_slots<Size>(base + k + places.a, own_row), base + l.tables},
+                               lines, values,
+                               lines_to_keep<T, Size, Form, Grid>(p, plan, batch_head, own_row),
+                               lines_of);
       if constexpr (kDistance) {
         __syncthreads();
 #pragma unroll
@@ -107,70 +122,73 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
       if (l.v_step > 0) load_v(copies, next, next_v);
     }
 
-    const HeadLogits<T, Form> bias(p, plan, head, lines, 1.0F, {0.0F, 0.0F});
-    [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
-                                               on_grid(plan, own_row + 8, lane.g)};
-    [[maybe_unused]] NearRows<T> near_rows[kSets];
-    if constexpr (kDistance) {
+    if (attends) {
+      const HeadLogits<T, Form> bias(p, plan, head, lines, l.line_pitch, 1.0F, {0.0F, 0.0F});
+      [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
+                                                 on_grid(plan, own_row + 8, lane.g)};
+      [[maybe_unused]] NearRows<T> near_rows[kSets];
+      if constexpr (kDistance) {
 #pragma unroll
-      for (int set = 0; set < kSets; ++set)
-        near_rows[set].begin(HeadNear<T>(l, shared, set), own_row);
-    }
-    OnlineSoftmax softmax;
-    float out[Size / 8][4] = {};
-    const auto attend = [&](int first, auto count) {
-      constexpr int kCount = decltype(count)::value, kAtOnce = products.kByWarpgroups ? kCount : 1;
-      float logits[2 * kCount][4];
+        for (int set = 0; set < kSets; ++set)
+          near_rows[set].begin(HeadNear<T>(l, shared, set), own_row);
+      }
+      OnlineSoftmax softmax;
+      float out[Size / 8][4] = {};
+      const auto attend = [&](int first, auto count) {
+        constexpr int kCount = decltype(count)::value,
+                      kAtOnce = products.kByWarpgroups ? kCount : 1;
+        float logits[2 * kCount][4];
 #pragma unroll
-      for (int n = 0; n < kCount; n += kAtOnce) {
-        products.multiply_rows(reinterpret_cast<float(&)[kAtOnce][2][4]>(logits[2 * n]), own_q,
-                               base + k, first + 16 * n);
+        for (int n = 0; n < kCount; n += kAtOnce) {
+          products.multiply_rows(reinterpret_cast<float(&)[kAtOnce][2][4]>(logits[2 * n]), own_q,
+                                 base + k, first + 16 * n);
 #pragma unroll
-        for (int m = n; m < n + kAtOnce; ++m) {
-          const int slot = first + 16 * m;
-          auto& pair = reinterpret_cast<float(&)[2][4]>(logits[2 * m]);
-          bias.make(pair, plan, slot);
-          if constexpr (kDistance) {
+          for (int m = n; m < n + kAtOnce; ++m) {
+            const int slot = first + 16 * m;
+            auto& pair = reinterpret_cast<float(&)[2][4]>(logits[2 * m]);
+            bias.make(pair, plan, slot);
+            if constexpr (kDistance) {
 #pragma unroll
-            for (int set = 0; set < kSets; ++set)
-              bias.add_distances(pair, plan, HeadNear<T>(l, shared, set), near_rows[set], has_bias,
-                                 slot);
+              for (int set = 0; set < kSets; ++set)
+                bias.add_distances(pair, plan, HeadNear<T>(l, shared, set), near_rows[set],
+                                   has_bias, slot);
+            }
+            bias.make_beside(pair, plan, own_q, keys, slot);
           }
-          bias.make_beside(pair, plan, own_q, keys, slot);
+        }
+        if (works) softmax.update(logits, out);
+#pragma unroll
+        for (int n = 0; n < kCount; n += kAtOnce) {
+          FragmentA<T> weights[kAtOnce];
+#pragma unroll
+          for (int m = 0; m < kAtOnce; ++m)
+            weights[m] = as_a<T>(logits[2 * (n + m)], logits[2 * (n + m) + 1]);
+          products.add_columns(out, weights, base + v, first + 16 * n);
+        }
+      };
+      int first = 0;
+#pragma unroll 1
+      for (; first + 16 * kMost <= l.slots; first += 16 * kMost)
+        attend(first, std::integral_constant<int, kMost>());
+      if (kMost > 2 && first + 32 <= l.slots) {
+        attend(first, std::integral_constant<int, 2>());
+        first += 32;
+      }
+      if (first < l.slots) attend(first, std::integral_constant<int, 1>());
+      softmax.finish();
+      if (p.attention.softmax != nullptr && lane.t == 0 && works) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int token = token_of(plan, tokens, own_row, lane.g + 8 * half);
+          if (token >= 0)
+            p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
+                                                                  softmax.sum[half]};
         }
       }
-      if (works) softmax.update(logits, out);
-#pragma unroll
-      for (int n = 0; n < kCount; n += kAtOnce) {
-        FragmentA<T> weights[kAtOnce];
-#pragma unroll
-        for (int m = 0; m < kAtOnce; ++m)
-          weights[m] = as_a<T>(logits[2 * (n + m)], logits[2 * (n + m) + 1]);
-        products.add_columns(out, weights, base + v, first + 16 * n);
-      }
-    };
-    int first = 0;
-#pragma unroll 1
-    for (; first + 16 * kMost <= l.slots; first += 16 * kMost)
-      attend(first, std::integral_constant<int, kMost>());
-    if (kMost > 2 && first + 32 <= l.slots) {
-      attend(first, std::integral_constant<int, 2>());
-      first += 32;
+      if (works)
+        store_slots(head_of<T>(p.attention.out, image, head), out, tokens, own_row,
+                    {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
     }
-    if (first < l.slots) attend(first, std::integral_constant<int, 1>());
-    softmax.finish();
-    if (p.attention.softmax != nullptr && lane.t == 0 && works) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int token = token_of(plan, tokens, own_row, lane.g + 8 * half);
-        if (token >= 0)
-          p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
-                                                                softmax.sum[half]};
-      }
-    }
-    if (works)
-      store_slots(head_of<T>(p.attention.out, image, head), out, tokens, own_row,
-                  {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
     if (!kAlone || l.v_step == 0) __syncthreads();
     if constexpr (kAlone) {
       const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);

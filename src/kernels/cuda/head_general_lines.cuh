@@ -8,12 +8,12 @@ namespace sape2::kernels::cuda {
 /// Steps of a walk taken together, so that their loads do not wait for each other.
 inline constexpr int kStepsAtOnce = 4;
 
-/// Vectors of this lane's patch and axis from scores and table values; `to` may be `scores`. With
-/// `Keep`, also what the way back needs.
-template <bool Keep, int Sets>
+/// Vectors of this lane's patch and axis from scores and table values; `to` may be `scores`. `kept`
+/// gets what the way back needs.
+template <class Kept>
 __device__ void walk_line(const LineWalk& walk, const AxisLines& axis, const Gates& gates,
                           const float* scores, const float* values, float* to, int set,
-                          const KeptLine<Sets>& kept) {
+                          Kept& kept) {
   const int origin = axis.origin;
   const float low = -origin, high = axis.positions - 1 - origin;
   float sum = 0.0F;
@@ -42,19 +42,14 @@ __device__ void walk_line(const LineWalk& walk, const AxisLines& axis, const Gat
 #pragma unroll
     for (int i = 0; i < kStepsAtOnce; ++i) {
       if (first + i >= walk.steps) break;
-      to[m[i]] = weight[i] == 0.0F ? below[i] : fmaf(weight[i], slope[i], below[i]);
-      if constexpr (Keep) {
-        if (set == 0) {
-          kept.at(m[i], 0) = position[i];
-          kept.at(m[i], 1) = score[i];
-        }
-        kept.at(m[i], kHeadKept + set) =
-            free[i] != position[i] || weight[i] == 0.0F ? 0.0F : slope[i];
-      }
+      const float value = weight[i] == 0.0F ? below[i] : fmaf(weight[i], slope[i], below[i]);
+      to[m[i]] = kept.put(m[i], set, position[i], origin, score[i],
+                          free[i] != position[i] || weight[i] == 0.0F ? 0.0F : slope[i], value);
     }
   }
   if (walk.is_patch) {
-    if (walk.between) to[walk.own] = values[origin];
+    if (walk.between)
+      to[walk.own] = kept.put(walk.own, set, 0.0F, origin, 0.0F, 0.0F, values[origin]);
   } else {
     for (int m = 0; m < walk.length; ++m) to[m] = 0.0F;
   }

@@ -5,8 +5,12 @@
 /// From the logits' gradients of a whole head, in shared memory, to those of its vectors.
 namespace sape2::kernels::cuda {
 
-/// What a logit of this lane's two queries is diminished by before it becomes a weight, in powers
-/// of 2: maximum and sum; +∞ where there is no token, and all weights are 0.
+/// What a query's logits are diminished by before they become weights, in powers of 2.
+__device__ inline float less_of(const SoftmaxRow& row) {
+  return fmaf(row.maximum, kLog2E, __log2f(row.sum));
+}
+
+/// The same of this lane's two queries; +∞ where there is no token, and all weights are 0.
 struct QueryRows {
   float less[2];
 
@@ -16,8 +20,7 @@ struct QueryRows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int token = token_of(plan, tokens, own_row, lane.g + 8 * half);
-      const SoftmaxRow row = token < 0 ? SoftmaxRow{INFINITY, 1.0F} : softmax[token];
-      less[half] = fmaf(row.maximum, kLog2E, __log2f(row.sum));
+      less[half] = less_of(token < 0 ? SoftmaxRow{INFINITY, 1.0F} : softmax[token]);
     }
   }
 };
@@ -117,16 +120,19 @@ struct DirectSums {
     }
   }
 
+  /// To the warp's lines as they are.
+  __device__ void put(const HeadLayout& l, const Geometry& g, float* lines) const {
+    for_entries(l, g, lines, [](float& place, float sum) { place = sum; });
+  }
   /// The warp's vectors give way to their gradients; returns this lane's share of Σ gradient ·
   /// bias.
   __device__ float finish(const HeadLayout& l, const Geometry& g, float factor,
                           float* lines) const {
     float with_bias = 0.0F;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) with_bias += put(along_x[i], i * 8, g.cols, l, factor, lines);
-#pragma unroll
-    for (int i = 0; i < Eights; ++i)
-      with_bias += put(along_y[i], i * 8, g.rows, l, factor, lines + l.row_width);
+    for_entries(l, g, lines, [&](float& place, float sum) {
+      with_bias += sum * place;
+      place = sum * factor;
+    });
     return with_bias;
   }
 
@@ -147,19 +153,21 @@ struct DirectSums {
     }
   }
 
-  __device__ static float put(const float (&sums)[4], int first, int entries, const HeadLayout& l,
-                              float factor, float* lines) {
+  /// use(place in the warp's lines, sum) for all that this lane holds.
+  template <class Use>
+  __device__ void for_entries(const HeadLayout& l, const Geometry& g, float* lines, Use use) const {
     const Lane lane;
-    float with_bias = 0.0F;
+    const auto for_eight = [&](const float(&sums)[4], int first, int entries, float* axis) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int entry = first + 2 * lane.t + e % 2;
-      if (entry >= entries) continue;
-      float& place = lines[(lane.g + e / 2 * 8) * l.line_pitch + entry];
-      with_bias += sums[e] * place;
-      place = sums[e] * factor;
-    }
-    return with_bias;
+      for (int e = 0; e < 4; ++e) {
+        const int entry = first + 2 * lane.t + e % 2;
+        if (entry < entries) use(axis[(lane.g + e / 2 * 8) * l.line_pitch + entry], sums[e]);
+      }
+    };
+#pragma unroll
+    for (int i = 0; i < 2; ++i) for_eight(along_x[i], i * 8, g.cols, lines);
+#pragma unroll
+    for (int i = 0; i < Eights; ++i) for_eight(along_y[i], i * 8, g.rows, lines + l.row_width);
   }
 };
 

@@ -54,9 +54,10 @@ HeadLayout head_layout(const StageOneParams& stage, bool has_tables, BiasForm fo
   const int head_size = head_size_compiled(g.head_size);
   if (head_size == 0 || g.cols > 16 || g.tokens > kHeadMostSlots) return {};
   const auto grid = compiled_grid(stage, has_tables, form);
+  const bool keeps = keeps_lines(grid, form, g.head_size) && g.aligned;
   HeadLayout l{};
   if (is_exact(grid)) {
-    l = exact_layout(grid, form, head_size, backward);
+    l = exact_layout(grid, form, head_size, backward, keeps);
   } else {
     const int width = grid != HeadGrid::any ? row_width(grid) : g.cols <= 8 ? 8 : 16;
     HeadSizes sizes{.row_width = width, .rows = g.rows, .head_size = head_size, .sets = stage.sets};
@@ -64,15 +65,15 @@ HeadLayout head_layout(const StageOneParams& stage, bool has_tables, BiasForm fo
     sizes.behind = beside ? 0 : g.prefix;
     if (has_tables)
       for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = stage.axes[axis].positions;
-    l = head_layout(sizes, form, grid, backward, false, 0);
-    if (backward) {
-      const auto reloading = head_layout(sizes, form, grid, true, true, 0);
+    l = head_layout(sizes, form, grid, backward, false, backward && keeps, 0);
+    if (backward && !keeps) {
+      const auto reloading = head_layout(sizes, form, grid, true, true, false, 0);
       if (l.bytes > shared_memory_limit() ||
           (grid == HeadGrid::up_to_12 && resident(reloading) > resident(l)))
         l = reloading;
-    } else if (is_alone(grid, head_size)) {
+    } else if (!backward && is_alone(grid, head_size)) {
       for (int ahead = 1; ahead <= 2; ++ahead) {
-        const auto more = head_layout(sizes, form, grid, false, false, ahead);
+        const auto more = head_layout(sizes, form, grid, false, false, false, ahead);
         if (at_once(head_size, form, more, false) >=
             std::max(1, at_once(head_size, form, l, false)))
           l = more;
@@ -90,8 +91,14 @@ bool fits_head(const StageOneParams& stage, bool has_tables, BiasForm form, DTyp
   const auto& g = stage.geometry;
   if (dtype == DType::float32 || scale == 0.0F || g.batch_heads / g.heads > kHeadMostImages)
     return false;
-  return head_layout(stage, has_tables, form, false).bytes > 0 &&
-         head_layout(stage, has_tables, form, true).bytes > 0;
+  // Sizes alone decide, as scratch memory is asked for before rows are known to be aligned.
+  StageOneParams either = stage;
+  for (const bool aligned : {false, true})
+    for (const bool backward : {false, true}) {
+      either.geometry.aligned = aligned;
+      if (head_layout(either, has_tables, form, backward).bytes == 0) return false;
+    }
+  return true;
 }
 
 int head_threads(HeadGrid grid, int head_size, const HeadLayout& layout) {

@@ -58,6 +58,12 @@ __host__ __device__ constexpr bool is_alone(HeadGrid grid, int head_size) {
   return head_size == 64 && (grid == HeadGrid::fourteen || grid == HeadGrid::up_to_16);
 }
 
+/// Whether forward can leave what stage 1 makes to backward, whose kernel for such grids needs it
+/// from wherever; of rows that are not aligned, or smaller heads, the general kernel takes care.
+__host__ __device__ constexpr bool keeps_lines(HeadGrid grid, BiasForm form, int head_size) {
+  return form == BiasForm::direct && is_alone(grid, head_size);
+}
+
 /// The span that goes with a form in the named settings.
 __host__ __device__ constexpr Span usual_span(BiasForm form) {
   return form == BiasForm::direct ? Span::between : Span::suffix;
@@ -85,7 +91,6 @@ struct HeadLayout {
   // Where things begin, in bytes.
   int q, k, v, dout;
   int k_step, v_step;  // forward: from there to the next image's; 0: no such place
-  int q_step;          // backward: likewise, where the lines are meanwhile; 0: it has to wait
   int square;          // forward: a warp's scratch; backward: also weights
   int logits;          // gradients of logits: the square again, or another one
   int vectors;         // distance form, backward: exact vectors, a warp's in its rows of a square
@@ -101,6 +106,7 @@ struct HeadLayout {
   int lines_step;
   int bytes;
   bool reload;  // no room for q and v at once: v replaces q, and is replaced by it again
+  bool keeps;   // backward reads kept lines: q and v change places from image to image
 
   /// The grid row and column of a slot of the grid.
   __host__ __device__ constexpr int row_of(int slot) const {
@@ -115,9 +121,15 @@ inline constexpr int kHeadMostSlots = 256;
 inline constexpr int kHeadMostWarps = kHeadMostSlots / 16;
 inline constexpr std::int64_t kHeadMostImages = std::int64_t{1} << 30;
 
-/// Numbers kept for each entry of a line, lane by lane in the caller's workspace, besides a slope
-/// for each set: position and score.
+/// Numbers that backward itself keeps for each entry of a line, lane by lane in the caller's
+/// workspace, besides a slope for each set: position and score.
 inline constexpr int kHeadKept = 2;
+
+/// Pieces of 16 bytes that forward keeps of each line, one for two entries; see
+/// head_kept_lines.cuh.
+__host__ __device__ constexpr int kept_pieces(HeadGrid grid) {
+  return longest_line(grid) / 2;
+}
 
 /// Entries of a line that are kept.
 __host__ __device__ constexpr int kept_entries(HeadGrid grid, const Geometry& g) {
@@ -157,6 +169,9 @@ __host__ __device__ constexpr HeadSizes exact_sizes(HeadGrid grid, BiasForm form
   return {side <= 8 ? 8 : 16, side, 0, head_size, {positions, positions}, 1};
 }
 
+/// Bytes that hold a patch's gradients of vectors, in float32, of any compiled grid.
+inline constexpr int kLinesRow = 144;
+
 /// Hands out shared memory.
 struct HeadPlaces {
   int used = 0;
@@ -167,17 +182,18 @@ struct HeadPlaces {
   }
 };
 
-/// Known to the compiler where the sizes are. `reload`: backward, see there. `ahead`: forward, how
-/// many of k and v have a place for the next image's, too; backward, whether q has one (1).
+/// Known to the compiler where the sizes are. `reload`, `keeps`: backward, see there. `ahead`:
+/// forward, how many of k and v have a place for the next image's, too.
 __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasForm form,
                                                      HeadGrid grid, bool backward, bool reload,
-                                                     int ahead) {
+                                                     bool keeps, int ahead) {
   const bool two_squares = has_two_squares(grid, s.head_size), shared_scores = shares_scores(grid);
   using Rows = Tile<Bf16>;  // any 16-bit type
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
   HeadLayout l{};
   l.grid = grid;
   l.reload = reload;
+  l.keeps = keeps;
   l.row_width = s.row_width;
   l.grid_slots = round_up(s.rows * l.row_width, 8);
   l.slots = round_up(l.grid_slots + s.behind, 16);
@@ -196,6 +212,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
 
   const int tokens = Rows::bytes(l.slots, s.head_size);
   const int lines = l.slots * l.line_pitch * 4;
+  // A warp's gradients of vectors, and of table values after them, have one place.
+  if (keeps && l.bins_pitch < kLinesRow) l.bins_pitch = kLinesRow;
   const int bins = l.slots * l.bins_pitch, near = l.slots * l.near_pitch;
   const int sets_apart = distance ? s.sets : 1;
   const auto more = [](int a, int b) { return a > b ? a : b; };
@@ -217,12 +235,12 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   // A grid column's scores go to one place in every warp's lines, which begin in different banks.
   if (!backward && shared_scores) l.scratch += (128 + 32 - l.scratch % 128) % 128;
   if (backward) {
-    if (ahead > 0) {
-      l.lines = places.take(tokens);  // lines and q change places, so neither may be longer
-      l.q_step = l.lines - l.q;
-    }
     l.dout = places.take(two_squares ? tokens : reused);
-    const int in_square = two_squares ? 4 * l.value_pitch : l.scratch / 16;
+    // Where lines are kept a warp's vectors lie at the end of its rows: of more than eight grid
+    // rows no weights take their places before they have been used, fewer leave room for all.
+    const int in_square = keeps         ? l.slots * 2 + (l.warps <= 8 ? 32 : 0)
+                          : two_squares ? 4 * l.value_pitch
+                                        : l.scratch / 16;
     l.square_pitch = (round_up(more(l.slots * 2, in_square), 16) / 16 | 1) * 16;
     l.square = places.take(l.slots * l.square_pitch);
     l.logits = two_squares ? places.take(l.slots * l.square_pitch) : l.square;
@@ -233,8 +251,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
       l.near = places.take(sets_apart * more(near, bins));
       l.bins = l.near;
     } else {
-      if (ahead == 0) l.lines = places.take(lines);
       l.bins = two_squares ? l.v : l.dout;
+      l.lines = keeps ? l.bins : places.take(lines);
     }
   } else {
     if (ahead > 0) l.k_step = places.take(tokens) - l.k;
@@ -250,15 +268,15 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
   return l;
 }
 
-/// Heads of fourteen rows fit into a block's 227 KB backward without q and v at once, in the direct
-/// form with another q; forward with another k, and another v where the distance form's shorter
-/// tables leave room.
+/// Heads of fourteen rows fit into a block's 227 KB backward without q and v at once, or without
+/// lines; forward with another k, and another v where the distance form's shorter tables leave
+/// room.
 __host__ __device__ constexpr HeadLayout exact_layout(HeadGrid grid, BiasForm form, int head_size,
-                                                      bool backward) {
+                                                      bool backward, bool keeps) {
   const bool large = grid == HeadGrid::fourteen, distance = form == BiasForm::distance;
-  const int ahead = !large ? 0 : backward ? !distance : distance ? 2 : 1;
-  return head_layout(exact_sizes(grid, form, head_size), form, grid, backward, backward && large,
-                     ahead);
+  const int ahead = !large || backward ? 0 : distance ? 2 : 1;
+  return head_layout(exact_sizes(grid, form, head_size), form, grid, backward,
+                     backward && large && !keeps, backward && keeps, ahead);
 }
 
 /// `stage`: without tables only `geometry` and `sets` count. `bytes` is 0 where a head does not

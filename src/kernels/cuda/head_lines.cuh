@@ -48,6 +48,7 @@ struct TablePlace {
   int row;
   float weight;
 
+  __device__ TablePlace(int below, float of_next) : row(below), weight(of_next) {}
   __device__ TablePlace(float position, int origin) {
     const float down = floorf(position);
     weight = position - down;
@@ -221,6 +222,17 @@ struct KeptLine {
   __device__ float& at(int place, int number) const {
     return data[(place * kNumbers + number) * 32];
   }
+  /// What a walk has found of one entry; returns the vector's as it is to be used.
+  __device__ float put(int place, int set, float position, int, float score, float slope,
+                       float vector) const {
+    if (set == 0) {
+      at(place, 0) = position;
+      at(place, 1) = score;
+    }
+    at(place, kHeadKept + set) = slope;
+    return vector;
+  }
+  __device__ void finish(const LineWalk&, const AxisLines&) const {}
 };
 
 /// The gates' numbers of one head.

@@ -43,18 +43,18 @@ __device__ void take_lines_back(const HeadBackward& params, const HeadPlan& plan
   }
   if (plan.has_tables) {
 #pragma unroll
-    for (int set = 0; set < kSets; ++set)
-      for (int i = lane; i < l.bins_pitch; i += 32)  // sixteen rows of 16-byte pieces
-        *reinterpret_cast<uint4*>(bins_of(set).data + own_row * l.bins_pitch + i * 16) = {};
+    for (int set = 0; set < kSets; ++set) clear_bins(bins_of(set), own_row);
     __syncwarp();
     const Gates gates(p.stage, head);
     if constexpr (Grid == HeadGrid::any) {
       walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale,
                                gradients, kept, bins, logits.row(slot), slot, gate_sums);
     } else {
+      float d[longest_line(Grid)];
+      read_gradients<Grid>(d, walk, gradients[0]);
       walk_usual_line_back<T, Grid, usual_span(Form)>(walk, l, p.stage.axes[axis], axis != 0, gates,
-                                                      p.attention.scale, gradients[0], line,
-                                                      bins[0], logits.row(slot), slot, gate_sums);
+                                                      p.attention.scale, d, line, bins[0],
+                                                      logits.row(slot), slot, gate_sums);
     }
   } else {
     __syncwarp();

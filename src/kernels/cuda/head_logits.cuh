@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/head_general_lines.cuh"
+#include "kernels/cuda/head_kept_lines.cuh"
 #include "kernels/cuda/head_near.cuh"
 #include "kernels/cuda/head_usual_lines.cuh"
 
@@ -17,27 +18,28 @@ __device__ float bias_factor(const AttentionParams& p, int head) {
   return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 }
 
-/// Logits times `unit`, less a number of each row.
-template <class T, BiasForm Form>
+/// Logits times `unit`, less a number of each row. `Vector`: the type that vectors have.
+template <class T, BiasForm Form, class Vector = float>
 struct HeadLogits {
   float scale, factor;
   // By column of the grid: the direct form's x_i, times `factor`, else 0; less `less`; −∞ beside
   // the grid. A lane's columns are the same in every second eight of keys (row width 16), or in
   // each (8).
   float along_x[2][4];
-  const float* along_y;  // the direct form's y_i of this lane's first row
-  int second_row;        // from there to its other row's
-  int shift;             // eights of keys to grid rows
+  const Vector* along_y;  // the direct form's y_i of this lane's first row
+  int second_row;         // from there to its other row's
+  int shift;              // eights of keys to grid rows
   float less_row[2];
 
-  /// `lines`: the warp's vectors, for the direct form.
-  __device__ HeadLogits(const HeadForward& p, const HeadPlan& plan, int head, const float* lines,
-                        float unit, const float (&less)[2])
+  /// `lines`: the warp's vectors every `pitch` numbers, for the direct form; null for a warp that
+  /// has no slots.
+  __device__ HeadLogits(const HeadForward& p, const HeadPlan& plan, int head, const Vector* lines,
+                        int pitch, float unit, const float (&less)[2])
       : scale(p.attention.scale * unit), factor(bias_factor<Form>(p.attention, head) * unit) {
     const auto& l = plan.layout;
     const Lane lane;
-    along_y = lines + lane.g * l.line_pitch + l.row_width;
-    second_row = 8 * l.line_pitch;
+    along_y = lines + lane.g * pitch + l.row_width;
+    second_row = 8 * pitch;
     shift = l.row_width == 16 ? 1 : 0;
     less_row[0] = less[0];
     less_row[1] = less[1];
@@ -47,8 +49,8 @@ struct HeadLogits {
       for (int e = 0; e < 4; ++e) {
         const int x = l.column_of(eight * 8) + 2 * lane.t + e % 2;
         float value = 0.0F;
-        if constexpr (Form == BiasForm::direct)
-          value = factor * lines[(lane.g + e / 2 * 8) * l.line_pitch + x];
+        if (Form == BiasForm::direct && lines != nullptr)
+          value = factor * widen(lines[(lane.g + e / 2 * 8) * pitch + x]);
         along_x[eight][e] = x < plan.geometry.cols ? value - less[e / 2] : -INFINITY;
       }
   }
@@ -62,9 +64,9 @@ struct HeadLogits {
       } else if (in_grid) {
         float y[2] = {0.0F, 0.0F};
         if constexpr (Form == BiasForm::direct) {
-          const float* const at = along_y + (slot / 8 + piece >> shift);
-          y[0] = factor * at[0];
-          y[1] = factor * at[second_row];
+          const Vector* const at = along_y + (slot / 8 + piece >> shift);
+          y[0] = factor * widen(at[0]);
+          y[1] = factor * widen(at[second_row]);
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e)
@@ -88,10 +90,11 @@ struct HeadLogits {
     for (int e = 0; e < 4; ++e) {
       float value = -less_row[e / 2];
       if constexpr (Form == BiasForm::direct) {
-        const float* const y = along_y + e / 2 * second_row;
-        value = fmaf(
-            factor, y[min(row, plan.geometry.rows - 1)] + y[column + e % 2 - plan.layout.row_width],
-            value);
+        const Vector* const y = along_y + e / 2 * second_row;
+        value = fmaf(factor,
+                     widen(y[min(row, plan.geometry.rows - 1)]) +
+                         widen(y[column + e % 2 - plan.layout.row_width]),
+                     value);
       }
       const bool patch = column + e % 2 < plan.geometry.cols && row < plan.geometry.rows;
       c[e] = patch ? fmaf(c[e], scale, value) : -INFINITY;
@@ -159,14 +162,14 @@ struct StageOnePlaces {
 };
 
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
-/// set behind the other; `values` is scratch. `line_of(slot)`: where `lines` of any slot's warp
-/// are. A warp that has no slots comes along for the barrier.
-template <bool Keep, BiasForm Form, HeadGrid Grid, class T, int Size, class LineOf>
+/// set behind the other; `values` is scratch; `kept` gets what the way back needs. `line_of(slot)`:
+/// where `lines` of any slot's warp are. A warp that has no slots comes along for the barrier.
+template <BiasForm Form, HeadGrid Grid, class T, int Size, class Kept, class LineOf>
 __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row,
                              const HeadProducts<T, Size, Grid>& products, int head,
                              std::int64_t batch_head, const RowsAsA<T, Size>& q,
-                             const StageOnePlaces& places, float* lines, float* values,
-                             const KeptLine<kHeadSets<Form>>& kept, LineOf line_of) {
+                             const StageOnePlaces& places, float* lines, float* values, Kept kept,
+                             LineOf line_of) {
   constexpr int kSets = kHeadSets<Form>;
   const auto& l = plan.layout;
   if constexpr (products.kByWarpgroups)
@@ -201,13 +204,14 @@ __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own
     __syncwarp();
     const float* const own_values = values + row * l.value_pitch + axis * l.second_table;
     if constexpr (Grid == HeadGrid::any) {
-      walk_line<Keep>(walk, p.stage.axes[axis], gates, scores + in_line, own_values,
-                      lines + set * 16 * l.line_pitch + in_line, set, kept);
+      walk_line(walk, p.stage.axes[axis], gates, scores + in_line, own_values,
+                lines + set * 16 * l.line_pitch + in_line, set, kept);
     } else {
-      walk_usual_line<Keep, Grid, usual_span(Form)>(walk, p.stage.axes[axis], gates,
-                                                    scores + in_line, own_values, kept);
+      walk_usual_line<Grid, usual_span(Form)>(walk, p.stage.axes[axis], gates, scores + in_line,
+                                              own_values, kept);
     }
   }
+  kept.finish(walk, p.stage.axes[axis]);
   __syncwarp();
 }
 

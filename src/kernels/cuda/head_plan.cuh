@@ -22,8 +22,6 @@ __device__ HeadPlan head_plan(const HeadForward& p) {
     plan.layout.beside = 0;  // known of all calls: rows have no room, or the grid is not compiled
   }
   plan.layout.grid = Grid;
-  // Exact grids alone have another place for q; the general kernel, given one, leaves it.
-  if constexpr (!is_exact(Grid)) plan.layout.q_step = 0;
   if constexpr (Grid == HeadGrid::any) {
     __builtin_assume(plan.layout.row_width != 12);
   } else {
@@ -38,12 +36,13 @@ __device__ HeadPlan head_plan(const HeadForward& p) {
     plan.layout.near_pitch = (16 + 16) * 2 + 16;
   }
   if constexpr (is_exact(Grid)) {
-    constexpr HeadLayout kLayout = exact_layout(Grid, Form, Size, Backward);
+    constexpr HeadLayout kLayout =
+        exact_layout(Grid, Form, Size, Backward, keeps_lines(Grid, Form, Size));
     constexpr int kTiles = kLayout.q | kLayout.k | kLayout.tables | kLayout.v | kLayout.dout |
-                           kLayout.k_step | kLayout.q_step | kLayout.v_step;
+                           kLayout.k_step | kLayout.v_step;
     static_assert(!is_alone(Grid, Size) || kTiles % 1024 == 0, "warpgroups' products need it");
-    static_assert(kLayout.q_step == 0 || kLayout.line_pitch * 4 <= Tile<Bf16>::bytes(1, Size),
-                  "lines and q change places");
+    static_assert(!kLayout.keeps || kLayout.line_pitch * 4 <= kLayout.bins_pitch,
+                  "gradients of vectors and of table values have one place");
     constexpr int kSide = longest_line(Grid);
     plan.layout = kLayout;
     plan.geometry.rows = plan.geometry.cols = kSide;

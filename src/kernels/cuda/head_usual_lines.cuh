@@ -14,6 +14,22 @@ __device__ int entries_of(const LineWalk& walk) {
   return !walk.is_patch ? 0 : is_exact(Grid) ? longest_line(Grid) : walk.length;
 }
 
+/// The warp's sixteen rows of gradients of table values become 0.
+template <class T>
+__device__ void clear_bins(const Padded<T>& bins, int own_row) {
+  for (int i = threadIdx.x % 32; i < bins.pitch; i += 32)  // 16-byte pieces
+    *reinterpret_cast<uint4*>(bins.data + own_row * bins.pitch + i * 16) = {};
+}
+
+/// This lane's gradients of vectors.
+template <HeadGrid Grid>
+__device__ void read_gradients(float (&d)[longest_line(Grid)], const LineWalk& walk,
+                               const float* from) {
+  const int entries = entries_of<Grid>(walk);
+#pragma unroll
+  for (int m = 0; m < longest_line(Grid); ++m) d[m] = m < entries ? from[m] : 0.0F;
+}
+
 /// One slot's row as operands of products, as far as this lane goes: 16-byte piece t and, in heads
 /// of 64, t + 4. Both operands of a product take the head's columns in this order.
 template <int Size>
@@ -86,9 +102,9 @@ __device__ void share_line_scores(const HeadPlan& plan, const RowsAsA<T, Size>& 
 }
 
 /// Vectors of this lane's patch and axis, in the scores' place; 0 for a prefix token.
-template <bool Keep, HeadGrid Grid, Span Along>
+template <HeadGrid Grid, Span Along, class Kept>
 __device__ void walk_usual_line(const LineWalk& walk, const AxisLines& axis, const Gates& gates,
-                                float* line, const float* values, const KeptLine<1>& kept) {
+                                float* line, const float* values, Kept& kept) {
   constexpr int kLength = longest_line(Grid);
   const int entries = entries_of<Grid>(walk), origin = axis.origin;
   const float low = -origin, high = axis.positions - 1 - origin;
@@ -122,16 +138,13 @@ __device__ void walk_usual_line(const LineWalk& walk, const AxisLines& axis, con
     const float at = clamped(position[m], low, high);
     const TablePlace place(at, origin);
     const float below = values[place.row], slope = values[place.row + 1] - below;
-    const float value = place.weight == 0.0F ? below : fmaf(place.weight, slope, below);
+    const float value = kept.put(m, 0, at, origin, score[m],
+                                 at != position[m] || place.weight == 0.0F ? 0.0F : slope,
+                                 place.weight == 0.0F ? below : fmaf(place.weight, slope, below));
     if (is_exact(Grid)) {
       line[m] = value;
     } else if (m < walk.length) {
       line[m] = walk.is_patch ? value : 0.0F;
-    }
-    if constexpr (Keep) {
-      kept.at(m, 0) = at;
-      kept.at(m, 1) = score[m];
-      kept.at(m, kHeadKept) = at != position[m] || place.weight == 0.0F ? 0.0F : slope;
     }
   }
 }
@@ -139,28 +152,36 @@ __device__ void walk_usual_line(const LineWalk& walk, const AxisLines& axis, con
 /// What was kept of a line, read ahead.
 template <int Length>
 struct UsualKept {
-  float position[Length], score[Length], slope[Length];
+  float positions[Length], scores[Length], slopes[Length];
 
   __device__ void read(const KeptLine<1>& kept) {
 #pragma unroll
     for (int m = 0; m < Length; ++m) {
-      position[m] = kept.at(m, 0);
-      score[m] = kept.at(m, 1);
-      slope[m] = kept.at(m, kHeadKept);
+      positions[m] = kept.at(m, 0);
+      scores[m] = kept.at(m, 1);
+      slopes[m] = kept.at(m, kHeadKept);
     }
+  }
+  __device__ float slope(int m) const {
+    return slopes[m];
+  }
+  __device__ float score(int m) const {
+    return scores[m];
+  }
+  __device__ TablePlace place(int m, int origin) const {
+    return {positions[m], origin};
   }
 };
 
-/// The way back: gradients of vectors to those of table values, into `bins`, and of scores, added
-/// to the patch's row of the square in units of the logits' scale. Positions never fall along the
-/// line (Span::between) or against it (Span::suffix), so the table values' gradients are two
+/// The way back: gradients `d` of vectors to those of table values, into `bins`, and of scores,
+/// added to the patch's row of the square in units of the logits' scale. Positions never fall along
+/// the line (Span::between) or against it (Span::suffix), so the table values' gradients are two
 /// running sums, written at every entry; what is written last stays.
-template <class T, HeadGrid Grid, Span Along>
+template <class T, HeadGrid Grid, Span Along, class Kept>
 __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
                                      const AxisLines& axis, bool along_y, const Gates& gates,
-                                     float logit_scale, const float* gradients,
-                                     const UsualKept<longest_line(Grid)>& kept, T* bins, T* row,
-                                     int slot, GateSums& sums) {
+                                     float logit_scale, const float (&d)[longest_line(Grid)],
+                                     const Kept& kept, T* bins, T* row, int slot, GateSums& sums) {
   constexpr int kLength = longest_line(Grid);
   const int entries = entries_of<Grid>(walk);
   constexpr bool kSuffix = Along == Span::suffix;
@@ -168,21 +189,18 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
   const int column = l.column_of(slot);
   T* const on_line = row + (along_y ? column : slot - column);
   const int stride = along_y ? l.row_width : 1;
-  float d[kLength], dt[kLength];
-#pragma unroll
-  for (int m = 0; m < kLength; ++m) d[m] = m < entries ? gradients[m] : 0.0F;
-
+  float dt[kLength];
   float sum = 0.0F;
 #pragma unroll
   for (int m = 0; m < kLength; ++m) {
-    if (kSuffix || m < walk.own) sum = fmaf(d[m], kept.slope[m], sum);
+    if (kSuffix || m < walk.own) sum = fmaf(d[m], kept.slope(m), sum);
     dt[m] = kSuffix ? sum : m < walk.own ? -sum : 0.0F;
   }
   if constexpr (!kSuffix) {
     sum = 0.0F;
 #pragma unroll
     for (int m = kLength - 1; m >= 0; --m) {
-      sum = fmaf(d[m], kept.slope[m], sum);
+      sum = fmaf(d[m], kept.slope(m), sum);
       if (m > walk.own) dt[m] = sum;
     }
   }
@@ -190,10 +208,10 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
   float own_gradient = 0.0F;
 #pragma unroll
   for (int m = 0; m < kLength; ++m) {
-    const float gate = gates(kept.score[m]);
+    const float gate = gates(kept.score(m));
     dt[m] *= gate * (1.0F - gate);
     if (!is_exact(Grid) && m >= entries) continue;
-    sums.scale += dt[m] * kept.score[m];
+    sums.scale += dt[m] * kept.score(m);
     sums.offset += dt[m];
     T& place = on_line[m * stride];
     const T with_gate = narrow<T>(fmaf(unit, dt[m], widen(place)));
@@ -206,7 +224,7 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const HeadLayout& l,
 #pragma unroll
   for (int i = 0; i < kLength; ++i) {
     const int m = kSuffix ? kLength - 1 - i : i;
-    const TablePlace place(kept.position[m], axis.origin);
+    const TablePlace place = kept.place(m, axis.origin);
     const bool stays = place.row == at, moves_on = place.row == at + 1;
     // Rounded positions may be a little more than one apart.
     if (i > 0 && !stays && !moves_on) bins[at + 1] = narrow<T>(upper);

@@ -50,7 +50,7 @@ std::size_t sape2_attention_vectors(const AttentionInputs& in, const Encoding& e
   check_encoding(encoding);
   const auto geometry = geometry_of(in.shape, in.dtype, {});
   const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
-  if (head.fits()) return 0;
+  if (head.fits()) return head.kept_bytes();
   Arena workspace, kept;
   VectorScratch(workspace, kept, geometry, in.dtype, form, sets_of(encoding), false);
   return kept.used();
@@ -62,7 +62,7 @@ std::size_t sape2_attention_workspace(const AttentionInputs& in, const Encoding&
   check_encoding(encoding);
   const auto geometry = geometry_of(in.shape, in.dtype, {});
   const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
-  if (head.fits()) return backward ? head.backward_workspace() : 0;
+  if (head.fits()) return backward ? head.backward_workspace(kept) : 0;
   Arena arena, elsewhere;
   if (backward) BackwardScratch(arena, geometry);
   const VectorScratch vectors(arena, kept ? elsewhere : arena, geometry, in.dtype, form,
@@ -84,7 +84,7 @@ void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding
   p.out = outputs.out;
   p.softmax = outputs.softmax;
   const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
-  if (head.fits()) return head.forward(p, stream_of(launch));
+  if (head.fits()) return head.forward(p, stream_of(launch), outputs.vectors);
   Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(outputs.vectors);
   const VectorScratch scratch(arena, outputs.vectors != nullptr ? kept : arena, geometry, in.dtype,
                               form, sets_of(encoding), false);
@@ -109,7 +109,8 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   auto p = backward_params(attention_params(in, geometry, bias), saved, d);
   const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
   if (head.fits())
-    return head.backward(p, {}, {.encoding = encoding_gradients, .dgain = dgain}, launch);
+    return head.backward(p, {}, {.encoding = encoding_gradients, .dgain = dgain}, launch,
+                         saved.vectors);
   Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(saved.vectors);
   const bool are_kept = saved.vectors != nullptr;
   const BackwardScratch backward(arena, geometry);

@@ -137,7 +137,8 @@ struct Run {
     s.dvectors[1] = dy.download();
   }
 
-  void sape2(Solution& s, bool keeps_vectors) {
+  /// `keeper`: whose forward call keeps the vectors; null: its own.
+  void sape2(Solution& s, bool keeps_vectors, Run* keeper = nullptr) {
     std::unique_ptr<DeviceNumbers> tables[2][2], dtables[2][2];
     for (int set = 0; set < p.sets(); ++set)
       for (int axis = 0; axis < 2; ++axis) {
@@ -163,11 +164,15 @@ struct Run {
     const DeviceBytes vectors(
         keeps_vectors ? cuda::sape2_attention_vectors(inputs, encoding, p.form) : 0);
     const bool kept = vectors.size() > 0;
-    if (kept) saved.vectors = outputs.vectors = vectors.data();
-    with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, false, kept),
-                   [&](const cuda::Launch& launch) {
-                     cuda::sape2_attention_forward(inputs, encoding, p.form, bias, outputs, launch);
-                   });
+    if (kept) saved.vectors = (keeper ? keeper : this)->outputs.vectors = vectors.data();
+    for (Run* run : {keeper, this})
+      if (run != nullptr)
+        with_workspace(cuda::sape2_attention_workspace(run->inputs, encoding, p.form, false,
+                                                       run->outputs.vectors != nullptr),
+                       [&](const cuda::Launch& launch) {
+                         cuda::sape2_attention_forward(run->inputs, encoding, p.form, run->bias,
+                                                       run->outputs, launch);
+                       });
     with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, true, kept),
                    [&](const cuda::Launch& launch) {
                      cuda::sape2_attention_backward(inputs, encoding, p.form, bias, saved,
@@ -205,6 +210,21 @@ Problem rounded_problem(Problem problem, DType type) {
   return problem;
 }
 
+namespace {
+
+Solution downloaded(Solution s, const Run& run) {
+  s.out = run.out.download();
+  s.dq = run.dq.download();
+  s.dk = run.dk.download();
+  s.dv = run.dv.download();
+  const auto softmax = run.softmax.download();
+  for (std::size_t i = 0; i < softmax.size(); i += 2)
+    s.lse.push_back(softmax[i] + std::log(softmax[i + 1]));
+  return s;
+}
+
+}  // namespace
+
 Solution run_on_gpu(const Problem& problem, DType type, bool packed, bool keeps_vectors) {
   Run run(problem, type, packed);
   Solution s;
@@ -215,14 +235,16 @@ Solution run_on_gpu(const Problem& problem, DType type, bool packed, bool keeps_
   } else {
     run.given(s);
   }
-  s.out = run.out.download();
-  s.dq = run.dq.download();
-  s.dk = run.dk.download();
-  s.dv = run.dv.download();
-  const auto softmax = run.softmax.download();
-  for (std::size_t i = 0; i < softmax.size(); i += 2)
-    s.lse.push_back(softmax[i] + std::log(softmax[i + 1]));
-  return s;
+  return downloaded(s, run);
+}
+
+Solution run_moved_on_gpu(const Problem& problem, DType type) {
+  Problem apart = problem;
+  apart.gap = 1;
+  Run keeper(apart, type, false), run(problem, type, false);
+  Solution s;
+  run.sape2(s, true, &keeper);
+  return downloaded(s, run);
 }
 
 }  // namespace sape2::kernels::test
