@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/head_forward.cuh"
+#include "kernels/cuda/head_meeting.cuh"
 #include "kernels/cuda/head_parameter_sums.cuh"
 #include "kernels/cuda/head_square.cuh"
 
@@ -65,6 +66,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
   GateSums gate_sums;
 
   note_tokens(plan, tokens);
+  Meeting all(shared + l.meeting());
   wait_for_previous();
   __syncthreads();
   const auto copies = [&] { return SlotCopies<T, Size, Grid>(plan, tokens, own_row); };
@@ -76,21 +78,28 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
   };
   // Its values have to wait for a place.
   ImageAhead<kVector / 8> ahead;
-  const auto load_image = [&](int image, int q, bool with_tables) {
-    start(q, p.attention.q, image);
+  const auto load_q = [&](int image, int place) {
+    start(place, p.attention.q, image);
+    if (image >= p.images) return;
+    const auto kept = kept_of(image);
+    ahead.read(plan, p.attention.softmax + (std::int64_t(image) * g.heads + head) * g.tokens,
+               tokens, own_row, kept, walk.is_patch);
+    if (works) fetch_lines(kept);
+  };
+  const auto load_k = [&](int image) {
     start(l.k, p.attention.k, image);
     commit_copies();
-    if (image < p.images) {
-      const auto kept = kept_of(image);
-      ahead.read(plan, p.attention.softmax + (std::int64_t(image) * g.heads + head) * g.tokens,
-                 tokens, own_row, kept, walk.is_patch);
-      if (works) fetch_lines(kept);
-    }
-    if (with_tables) load_tables<T, Size>(p, plan, head, shared + l.tables);
+  };
+  const auto load_dout = [&](int image) {
     start(l.dout, params.dout, image);
     commit_copies();
   };
-  load_image(turn, l.q, true);
+  load_q(turn, l.q);
+  load_k(turn);
+  load_tables<T, Size>(p, plan, head, shared + l.tables);
+  load_dout(turn);
+  products.template finish_copies<1>();
+  all.arrive();
   bool second = false;  // q and v have changed places
   for (int image = turn; image < p.images; image += p.turns, second = !second) {
     if (image + p.turns >= p.images) let_next_begin();
@@ -99,8 +108,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       if (works)
         store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
     };
-    products.template finish_copies<1>();
-    __syncthreads();
+    all.wait();
 
     // Weights.
     start(v_at, p.attention.v, image);
@@ -116,8 +124,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       }
       __syncwarp();
       const float less[2] = {less_of(ahead.softmax[0]), less_of(ahead.softmax[1])};
-      const HeadLogits<T, kForm, T> bias(p, plan, head, works ? vectors : nullptr,
-                                         l.square_pitch / 2, kLog2E, less);
+      const HeadLogits<T, kForm, T> bias(p, plan, head, vectors, l.square_pitch / 2, kLog2E, less,
+                                         works);
       __syncwarp();
       const auto make_weights = [&](int at, float(&c)[2][4]) {
         if (!works) return;
@@ -128,23 +136,25 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});
     }
     products.template finish_copies<1>();
-    __syncwarp();
+    all.arrive();
     if (works) out_rows.finish(shared + l.dout + own_row * kRow, deltas + own_row);
-    __syncthreads();
+    all.wait();
 
+    float dv[kPieces][4] = {};
     if (params.dv.data != nullptr) {
-      float dv[kPieces][4] = {};
       const std::uint32_t weights_at = square.b_rows(0) + own_row * 2;
       products.add_columns(dv, base + l.dout, l.slots, [&](std::uint32_t(&weights)[4], int at) {
         if (works) load_turned(weights, weights_at + at * square.pitch);
       });
-      store(params.dv, dv, 1.0F);
     }
-
-    // The logits' gradients. Those of vectors take the place of anybody's rows of dout.
+    // Gradients of vectors will take the place of anybody's rows of dout.
     const RowsAsA<T, Size> own_dout(at_slots<Size>(base + l.dout + places.a, own_row));
     products.template finish_copies<0>();
-    __syncthreads();
+    all.arrive();
+    if (params.dv.data != nullptr) store(params.dv, dv, 1.0F);
+    all.wait();
+
+    // The logits' gradients.
     PackedLine<T, kLength> line;
     {
       DirectSums<T, kSumsAlongY<Grid>> sums(plan);
@@ -172,8 +182,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       walk_usual_line_back<T, Grid, usual_span(kForm)>(
           walk, l, p.stage.axes[axis], axis != 0, Gates(p.stage, head), p.attention.scale, d, line,
           bins.row(slot) + axis * l.second_table, square.row(slot), slot, gate_sums);
-      __syncwarp();
     }
+    all.arrive();
 
     // dq, dk: the logits' gradients, and the table values' through the tables.
     const auto add_tables = [&](float(&to)[kPieces][4], bool of_q) {
@@ -189,21 +199,26 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       });
       store(params.dq, dq, p.attention.scale);
     }
-    __syncthreads();
+    all.wait();
     if (params.dtables != nullptr)
       add_table_gradients(params, plan, 0, image == turn, bins, products,
                           base + (p.stage.first_from_q ? q_at : l.k));
     float dk[kPieces][4] = {};
     if (params.dk.data != nullptr) add_tables(dk, false);
-    __syncthreads();
-    load_image(image + p.turns, v_at, false);  // only q is still needed
+    all.arrive();
+    load_q(image + p.turns, v_at);
+    all.wait();
+    load_k(image + p.turns);
+    load_dout(image + p.turns);
     if (params.dk.data != nullptr) {
       const std::uint32_t as_keys = square.b_rows(0) + own_row * 2;
       products.add_columns(dk, base + q_at, l.slots, [&](std::uint32_t(&gradients)[4], int at) {
         if (works) load_turned(gradients, as_keys + at * square.pitch);
       });
-      store(params.dk, dk, p.attention.scale);
     }
+    products.template finish_copies<1>();
+    all.arrive();
+    if (params.dk.data != nullptr) store(params.dk, dk, p.attention.scale);
   }
   put_block_sums(params, with_bias, gate_sums, deltas);
 }

@@ -101,13 +101,15 @@ struct HeadLayout {
   int near;     // distance form: rounded vectors
   int norms;    // float32
   int deltas;   // dout · out, float32
-  int tokens;   // token of each slot or −1, 16 bits
+  int tokens;   // token of each slot or −1, 16 bits; where lines are kept, also a barrier
   int scratch;  // bytes of a warp's scratch
   int lines_step;
   int bytes;
   bool reload;  // no room for q and v at once: v replaces q, and is replaced by it again
   bool keeps;   // backward reads kept lines: q and v change places from image to image
 
+  /// Where the barrier begins.
+  __host__ __device__ constexpr int meeting() const { return tokens + slots * 2; }
   /// The grid row and column of a slot of the grid.
   __host__ __device__ constexpr int row_of(int slot) const {
     return row_width == 12 ? slot / 12 : row_width == 16 ? slot / 16 : slot / 8;
@@ -263,7 +265,7 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
     if (distance) l.near = places.take(sets_apart * near);
   }
   if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
-  l.tokens = places.take(l.slots * 2);
+  l.tokens = places.take(l.slots * 2 + (keeps ? 8 : 0));
   l.bytes = places.used;
   return l;
 }

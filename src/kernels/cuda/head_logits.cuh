@@ -31,10 +31,10 @@ struct HeadLogits {
   int shift;              // eights of keys to grid rows
   float less_row[2];
 
-  /// `lines`: the warp's vectors every `pitch` numbers, for the direct form; null for a warp that
-  /// has no slots.
+  /// `lines`: the warp's vectors every `pitch` numbers, for the direct form; not looked at by a
+  /// warp that does not use them.
   __device__ HeadLogits(const HeadForward& p, const HeadPlan& plan, int head, const Vector* lines,
-                        int pitch, float unit, const float (&less)[2])
+                        int pitch, float unit, const float (&less)[2], bool used = true)
       : scale(p.attention.scale * unit), factor(bias_factor<Form>(p.attention, head) * unit) {
     const auto& l = plan.layout;
     const Lane lane;
@@ -49,7 +49,7 @@ struct HeadLogits {
       for (int e = 0; e < 4; ++e) {
         const int x = l.column_of(eight * 8) + 2 * lane.t + e % 2;
         float value = 0.0F;
-        if (Form == BiasForm::direct && lines != nullptr)
+        if (Form == BiasForm::direct && used)
           value = factor * widen(lines[(lane.g + e / 2 * 8) * pitch + x]);
         along_x[eight][e] = x < plan.geometry.cols ? value - less[e / 2] : -INFINITY;
       }

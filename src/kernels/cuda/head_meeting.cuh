@@ -1,0 +1,42 @@
+#pragma once
+
+#include "kernels/cuda/bulk_copy.cuh"
+
+namespace sape2::kernels::cuda {
+
+/// A block's barrier in two halves: what a warp does in between waits for nobody. Before Hopper it
+/// is an ordinary one.
+struct Meeting {
+  CopyBarrier* barrier;  // in shared memory
+  int turn = 0;
+
+  /// The block's barrier must follow.
+  __device__ explicit Meeting(void* place) : barrier(static_cast<CopyBarrier*>(place)) {
+    if (threadIdx.x == 0) {
+      prepare_barrier(barrier, blockDim.x / 32);
+      publish_to_copy_engine();
+    }
+  }
+  /// This warp has written, and read, what others wait for. One lane says so, without a branch,
+  /// behind which the compiler would take nothing for the same in all lanes.
+  __device__ void arrive() const {
+    __syncwarp();
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{.reg .pred p;\n"
+        "setp.eq.u32 p, %1, 0;\n"
+        "@p mbarrier.arrive.shared::cta.b64 _, [%0];}\n" ::"r"(shared_address(barrier)),
+        "r"(threadIdx.x % 32)
+        : "memory");
+#endif
+  }
+  __device__ void wait() {
+#if __CUDA_ARCH__ >= 900
+    wait_for_boxes(barrier, turn++);
+#else
+    __syncthreads();
+#endif
+  }
+};
+
+}  // namespace sape2::kernels::cuda
