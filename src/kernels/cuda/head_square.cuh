@@ -5,22 +5,33 @@
 /// Backward's products that write a warp's rows of the square, or sum them up.
 namespace sape2::kernels::cuda {
 
-/// Two neighbours in this lane's rows of sixteen, of sixteen keys.
+/// Sixteen keys' numbers of the warp's rows, as A.
 template <class T>
-__device__ void put_pair(const Padded<T>& to, int own_row, int slot, int i, std::uint32_t pair) {
+__device__ void put_matrices(const Padded<T>& to, int own_row, int slot,
+                             const std::uint32_t (&pairs)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   to.a(own_row) + slot * 2),
+               "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+               : "memory");
+#else
   const Lane lane;
-  *reinterpret_cast<std::uint32_t*>(to.data + (own_row + lane.g + i % 2 * 8) * to.pitch +
-                                    4 * lane.t + i / 2 * 16 + slot * 2) = pair;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    *reinterpret_cast<std::uint32_t*>(to.data + (own_row + lane.g + i % 2 * 8) * to.pitch +
+                                      4 * lane.t + i / 2 * 16 + slot * 2) = pairs[i];
+#endif
 }
 
 /// Logits become weights.
 template <class T>
 __device__ void put_weights(const Padded<T>& square, int own_row, int slot,
                             const float (&c)[2][4]) {
+  std::uint32_t pairs[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    put_pair(square, own_row, slot, i,
-             pack<T>(power_of_2(c[i / 2][i % 2 * 2]), power_of_2(c[i / 2][i % 2 * 2 + 1])));
+    pairs[i] = pack<T>(power_of_2(c[i / 2][i % 2 * 2]), power_of_2(c[i / 2][i % 2 * 2 + 1]));
+  put_matrices(square, own_row, slot, pairs);
 }
 
 /// weights ∘ (dout · vᵀ − dout · out) of the warp's rows, to `logits`, which may be `square`
@@ -54,8 +65,8 @@ __device__ void make_logit_gradients(const Products& products, const Rows& own_d
         left = weight.x * (left - delta[i % 2]);
         right = weight.y * (right - delta[i % 2]);
         gradient.r[i] = pack<T>(left, right);
-        put_pair(logits, own_row, slot, i, gradient.r[i]);
       }
+      put_matrices(logits, own_row, slot, gradient.r);
       see(c[n], gradient, slot);
     }
   });
