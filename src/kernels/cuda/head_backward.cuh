@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
                                  kept_entries(l.grid, g) * KeptLine<kSets>::kNumbers * 32 +
                              in_warp};
 
+  Meeting<false> all(nullptr);
   note_tokens(plan, tokens);
   wait_for_previous();
   __syncthreads();
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
         make_vectors<Form, Grid>(p, plan, own_row, products, head, batch_head, own_q,
                                  {base + l.q, base + l.k, keys,
                                   at_slots<Size>(base + l.k + places.a, own_row), base + l.tables},
-                                 vectors, values, kept, vectors_of);
+                                 vectors, values, kept, vectors_of, all);
       // Warps without slots look at others' vectors.
       if (kDistance || l.reload || (products.kByWarpgroups && l.warps % 4 != 0)) __syncthreads();
       if (l.reload) load(v_at, p.attention.v);

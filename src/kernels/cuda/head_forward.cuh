@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
   };
 
   note_tokens(plan, tokens);
+  Meeting<kAlone> all(shared + l.meeting());
   wait_for_previous();
   __syncthreads();
   if constexpr (kAlone) load_image(turn);
@@ -92,8 +93,18 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     const int v = l.v + (other ? l.v_step : 0), next_v = l.v + (other ? 0 : l.v_step);
     const std::uint32_t keys = base + k + places.b_rows;
     if constexpr (!kAlone) load_image(image);
-    stage_products.template finish_copies<1>();
-    __syncthreads();
+    // Copies that began long before have been waited for already.
+    if (!kAlone || l.k_step == 0 || image == turn) {
+      stage_products.template finish_copies<1>();
+      __syncthreads();
+    }
+    // Others may have this image's places, and this warp needs what they have copied for the next.
+    const auto leave = [&] {
+      if constexpr (!kAlone) return;
+      if (l.k_step > 0 && l.v_step > 0) stage_products.template finish_copies<1>();
+      if (l.k_step > 0 && l.v_step == 0) stage_products.template finish_copies<0>();
+      all.arrive();
+    };
 
     const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
     __syncwarp();
@@ -103,7 +114,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
                                 at_slots<Size>(base + k + places.a, own_row), base + l.tables},
                                lines, values,
                                lines_to_keep<T, Size, Form, Grid>(p, plan, batch_head, own_row),
-                               lines_of);
+                               lines_of, all);
       if constexpr (kDistance) {
         __syncthreads();
 #pragma unroll
@@ -175,6 +186,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
         first += 32;
       }
       if (first < l.slots) attend(first, std::integral_constant<int, 1>());
+      leave();
       softmax.finish();
       if (p.attention.softmax != nullptr && lane.t == 0 && works) {
 #pragma unroll
@@ -188,8 +200,10 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
       if (works)
         store_slots(head_of<T>(p.attention.out, image, head), out, tokens, own_row,
                     {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
+    } else {
+      leave();
     }
-    if (!kAlone || l.v_step == 0) __syncthreads();
+    all.wait();
     if constexpr (kAlone) {
       const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
       if (l.k_step == 0) load_q_k(copies, next, next_k);

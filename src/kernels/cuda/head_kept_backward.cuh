@@ -1,7 +1,6 @@
 #pragma once
 
 #include "kernels/cuda/head_forward.cuh"
-#include "kernels/cuda/head_meeting.cuh"
 #include "kernels/cuda/head_parameter_sums.cuh"
 #include "kernels/cuda/head_square.cuh"
 
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
   GateSums gate_sums;
 
   note_tokens(plan, tokens);
-  Meeting all(shared + l.meeting());
+  Meeting<true> all(shared + l.meeting());
   wait_for_previous();
   __syncthreads();
   const auto copies = [&] { return SlotCopies<T, Size, Grid>(plan, tokens, own_row); };

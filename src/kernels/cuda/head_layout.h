@@ -101,7 +101,7 @@ struct HeadLayout {
   int near;     // distance form: rounded vectors
   int norms;    // float32
   int deltas;   // dout · out, float32
-  int tokens;   // token of each slot or −1, 16 bits; where lines are kept, also a barrier
+  int tokens;   // token of each slot or −1, 16 bits; of blocks that are alone also a barrier
   int scratch;  // bytes of a warp's scratch
   int lines_step;
   int bytes;
@@ -265,7 +265,8 @@ __host__ __device__ constexpr HeadLayout head_layout(const HeadSizes& s, BiasFor
     if (distance) l.near = places.take(sets_apart * near);
   }
   if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
-  l.tokens = places.take(l.slots * 2 + (keeps ? 8 : 0));
+  l.tokens =
+      places.take(l.slots * 2 + (keeps || (!backward && is_alone(grid, s.head_size)) ? 8 : 0));
   l.bytes = places.used;
   return l;
 }

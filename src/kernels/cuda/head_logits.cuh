@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/head_general_lines.cuh"
 #include "kernels/cuda/head_kept_lines.cuh"
+#include "kernels/cuda/head_meeting.cuh"
 #include "kernels/cuda/head_near.cuh"
 #include "kernels/cuda/head_usual_lines.cuh"
 
@@ -163,21 +164,23 @@ struct StageOnePlaces {
 
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
 /// set behind the other; `values` is scratch; `kept` gets what the way back needs. `line_of(slot)`:
-/// where `lines` of any slot's warp are. A warp that has no slots comes along for the barrier.
-template <BiasForm Form, HeadGrid Grid, class T, int Size, class Kept, class LineOf>
+/// where `lines` of any slot's warp are. A warp that has no slots comes along for the barrier,
+/// `all`.
+template <BiasForm Form, HeadGrid Grid, class T, int Size, class Kept, class LineOf, class Barrier>
 __device__ void make_vectors(const HeadForward& p, const HeadPlan& plan, int own_row,
                              const HeadProducts<T, Size, Grid>& products, int head,
                              std::int64_t batch_head, const RowsAsA<T, Size>& q,
                              const StageOnePlaces& places, float* lines, float* values, Kept kept,
-                             LineOf line_of) {
+                             LineOf line_of, Barrier& all) {
   constexpr int kSets = kHeadSets<Form>;
   const auto& l = plan.layout;
-  if constexpr (products.kByWarpgroups)
-    table_values(p, l, products, places.tables, 0, 1, q, places.own_k, values);
   if constexpr (shares_scores(Grid)) {
     if (products.works) share_line_scores(plan, q, places.q, places.k, line_of);
-    __syncthreads();
+    all.arrive();
   }
+  if constexpr (products.kByWarpgroups)
+    table_values(p, l, products, places.tables, 0, 1, q, places.own_k, values);
+  if constexpr (shares_scores(Grid)) all.wait();
   if (!products.works) return;
   const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16;
   const LineWalk walk(l, plan.geometry, plan.span, own_row + row, axis);

@@ -4,15 +4,16 @@
 
 namespace sape2::kernels::cuda {
 
-/// A block's barrier in two halves: what a warp does in between waits for nobody. Before Hopper it
-/// is an ordinary one.
+/// A block's barrier in two halves: what a warp does in between waits for nobody. Before Hopper,
+/// and not `InHalves`, it is an ordinary one.
+template <bool InHalves>
 struct Meeting {
   CopyBarrier* barrier;  // in shared memory
   int turn = 0;
 
   /// The block's barrier must follow.
   __device__ explicit Meeting(void* place) : barrier(static_cast<CopyBarrier*>(place)) {
-    if (threadIdx.x == 0) {
+    if (InHalves && threadIdx.x == 0) {
       prepare_barrier(barrier, blockDim.x / 32);
       publish_to_copy_engine();
     }
@@ -20,6 +21,7 @@ struct Meeting {
   /// This warp has written, and read, what others wait for. One lane says so, without a branch,
   /// behind which the compiler would take nothing for the same in all lanes.
   __device__ void arrive() const {
+    if constexpr (!InHalves) return;
     __syncwarp();
 #if __CUDA_ARCH__ >= 900
     asm volatile(
@@ -32,10 +34,9 @@ struct Meeting {
   }
   __device__ void wait() {
 #if __CUDA_ARCH__ >= 900
-    wait_for_boxes(barrier, turn++);
-#else
-    __syncthreads();
+    if constexpr (InHalves) return wait_for_boxes(barrier, turn++);
 #endif
+    __syncthreads();
   }
 };
 
