@@ -10,7 +10,12 @@ from support import HALVES, Problem, main, needs_gpu, ops, peak_bytes
 
 TYPES = (torch.float32, *HALVES)
 # A head a block, whose backward pass makes its vectors itself or has them kept; and in tiles.
-SIZES = (dict(rows=8, cols=8), dict(rows=14, cols=14), dict(rows=14, cols=14, prefix=1), dict(rows=20, cols=17, prefix=1))
+SIZES = (
+    dict(rows=8, cols=8),
+    dict(rows=14, cols=14),
+    dict(rows=14, cols=14, prefix=1),
+    dict(rows=20, cols=17, prefix=1),
+)
 
 
 def attend(problem, leaves):
