@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
                                slot);
         }
         bias.make_beside(c, plan, own_q, keys, slot);
-        put_weights(square, own_row, slot, c);
+        put_weights<products.kByWarpgroups>(square, own_row, slot, c);
       };
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});
     }

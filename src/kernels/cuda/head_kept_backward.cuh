@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
         if (!works) return;
         bias.make(c, plan, at);
         bias.make_beside(c, plan, own_q, keys, at);
-        put_weights(square, own_row, at, c);
+        put_weights<products.kByWarpgroups>(square, own_row, at, c);
       };
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});
     }

@@ -5,33 +5,30 @@
 /// Backward's products that write a warp's rows of the square, or sum them up.
 namespace sape2::kernels::cuda {
 
-/// Sixteen keys' numbers of the warp's rows, as A.
-template <class T>
+/// Sixteen keys' numbers of the warp's rows, as A. `AtOnce`: by one instruction, which needs them
+/// all at the same time; several blocks of a multiprocessor have no registers to spare for that.
+template <bool AtOnce, class T>
 __device__ void put_matrices(const Padded<T>& to, int own_row, int slot,
                              const std::uint32_t (&pairs)[4]) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   to.a(own_row) + slot * 2),
-               "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
-               : "memory");
-#else
+  if constexpr (AtOnce)
+    return store_fragment(to.a(own_row) + slot * 2,
+                          FragmentA<T>{pairs[0], pairs[1], pairs[2], pairs[3]});
   const Lane lane;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     *reinterpret_cast<std::uint32_t*>(to.data + (own_row + lane.g + i % 2 * 8) * to.pitch +
                                       4 * lane.t + i / 2 * 16 + slot * 2) = pairs[i];
-#endif
 }
 
 /// Logits become weights.
-template <class T>
+template <bool AtOnce, class T>
 __device__ void put_weights(const Padded<T>& square, int own_row, int slot,
                             const float (&c)[2][4]) {
   std::uint32_t pairs[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     pairs[i] = pack<T>(power_of_2(c[i / 2][i % 2 * 2]), power_of_2(c[i / 2][i % 2 * 2 + 1]));
-  put_matrices(square, own_row, slot, pairs);
+  put_matrices<AtOnce>(square, own_row, slot, pairs);
 }
 
 /// weights ∘ (dout · vᵀ − dout · out) of the warp's rows, to `logits`, which may be `square`
@@ -66,7 +63,7 @@ __device__ void make_logit_gradients(const Products& products, const Rows& own_d
         right = weight.y * (right - delta[i % 2]);
         gradient.r[i] = pack<T>(left, right);
       }
-      put_matrices(logits, own_row, slot, gradient.r);
+      put_matrices<Products::kByWarpgroups>(logits, own_row, slot, gradient.r);
       see(c[n], gradient, slot);
     }
   });
