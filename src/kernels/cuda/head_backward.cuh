@@ -158,7 +158,6 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
             bias.add_distances(c, plan, HeadNear<T>(l, shared, set), near_rows[set], has_bias,
                                slot);
         }
-        bias.make_beside(c, plan, own_q, keys, slot);
         put_weights<products.kByWarpgroups>(square, own_row, slot, c);
       };
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});

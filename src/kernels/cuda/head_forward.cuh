@@ -76,11 +76,18 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     load_v(copies, image, l.v);
   };
 
+  const auto finish_q_k = [&] {
+    stage_products.template finish_copies<1>();
+    __syncthreads();
+  };
   note_tokens(plan, tokens);
   Meeting<kAlone> all(shared + l.meeting());
   wait_for_previous();
   __syncthreads();
-  if constexpr (kAlone) load_image(turn);
+  if constexpr (kAlone) {
+    load_image(turn);
+    finish_q_k();
+  }
   // A block that is alone starts an image's copies as early as the image before lets it, which
   // needs q no longer once there are vectors, k and v only if the next ones have no other place.
   bool second = false;  // of the two places
@@ -92,11 +99,9 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     const int k = l.k + (other ? l.k_step : 0), next_k = l.k + (other ? 0 : l.k_step);
     const int v = l.v + (other ? l.v_step : 0), next_v = l.v + (other ? 0 : l.v_step);
     const std::uint32_t keys = base + k + places.b_rows;
-    if constexpr (!kAlone) load_image(image);
-    // Copies that began long before have been waited for already.
-    if (!kAlone || l.k_step == 0 || image == turn) {
-      stage_products.template finish_copies<1>();
-      __syncthreads();
+    if constexpr (!kAlone) {
+      load_image(image);
+      finish_q_k();
     }
     // Others may have this image's places, and this warp needs what they have copied for the next.
     const auto leave = [&] {
@@ -164,7 +169,6 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
                 bias.add_distances(pair, plan, HeadNear<T>(l, shared, set), near_rows[set],
                                    has_bias, slot);
             }
-            bias.make_beside(pair, plan, own_q, keys, slot);
           }
         }
         if (works) softmax.update(logits, out);
@@ -208,6 +212,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
       const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
       if (l.k_step == 0) load_q_k(copies, next, next_k);
       if (l.v_step == 0) load_v(copies, next, next_v);
+      if (l.k_step == 0) finish_q_k();
     }
   }
 }

@@ -114,7 +114,6 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
     commit_copies();
     const RowsDelta<T, Size, Grid> out_rows(copies(), head_of<T>(params.out, image, head), g);
     {
-      const std::uint32_t keys = base + l.k + places.b_rows;
       const RowsAsA<T, Size> own_q(at_slots<Size>(base + q_at + places.a, own_row));
       if (works) {
         T* const own = vectors + in_warp % 16 * (l.square_pitch / 2) + axis * kVector;
@@ -129,7 +128,6 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       const auto make_weights = [&](int at, float(&c)[2][4]) {
         if (!works) return;
         bias.make(c, plan, at);
-        bias.make_beside(c, plan, own_q, keys, at);
         put_weights<products.kByWarpgroups>(square, own_row, at, c);
       };
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});

@@ -19,6 +19,16 @@ __device__ float bias_factor(const AttentionParams& p, int head) {
   return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 }
 
+/// Whether a slot is a prefix token's that stands beside the grid.
+__device__ inline bool is_beside(const HeadPlan& plan, int slot) {
+  const auto& l = plan.layout;
+  return slot < l.beside * l.row_width && l.column_of(slot) == plan.geometry.cols;
+}
+/// Whether any of sixteen can be; all lanes alike.
+__device__ inline bool some_beside(const HeadPlan& plan, int first) {
+  return first < plan.layout.beside * plan.layout.row_width;
+}
+
 /// Logits times `unit`, less a number of each row. `Vector`: the type that vectors have.
 template <class T, BiasForm Form, class Vector = float>
 struct HeadLogits {
@@ -69,9 +79,17 @@ struct HeadLogits {
           y[0] = factor * widen(at[0]);
           y[1] = factor * widen(at[second_row]);
         }
+        float value[4];
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          c[piece][e] = fmaf(c[piece][e], scale, along_x[piece][e] + y[e / 2]);
+        for (int e = 0; e < 4; ++e) value[e] = along_x[piece][e] + y[e / 2];
+        if (some_beside(plan, slot)) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            if (is_beside(plan, slot + 8 * piece + 2 * Lane().t + e % 2))
+              value[e] = -less_row[e / 2];
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) c[piece][e] = fmaf(c[piece][e], scale, value[e]);
       } else {
         const int first = slot + 8 * piece - plan.layout.grid_slots + 2 * Lane().t;
         const int behind = plan.geometry.prefix - plan.layout.beside;
@@ -90,15 +108,15 @@ struct HeadLogits {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       float value = -less_row[e / 2];
+      const bool beside = is_beside(plan, key + e % 2);
       if constexpr (Form == BiasForm::direct) {
         const Vector* const y = along_y + e / 2 * second_row;
-        value = fmaf(factor,
-                     widen(y[min(row, plan.geometry.rows - 1)]) +
-                         widen(y[column + e % 2 - plan.layout.row_width]),
-                     value);
+        const float bias = widen(y[min(row, plan.geometry.rows - 1)]) +
+                           widen(y[column + e % 2 - plan.layout.row_width]);
+        value = beside ? value : fmaf(factor, bias, value);
       }
       const bool patch = column + e % 2 < plan.geometry.cols && row < plan.geometry.rows;
-      c[e] = patch ? fmaf(c[e], scale, value) : -INFINITY;
+      c[e] = patch || beside ? fmaf(c[e], scale, value) : -INFINITY;
     }
   }
 
@@ -115,25 +133,12 @@ struct HeadLogits {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float both = fast_root(d[0][piece][e]) + fast_root(d[1][piece][e]);
-          c[piece][e] = fmaf(has_bias[e / 2] ? factor : 0.0F, both, c[piece][e]);
+          const float with_bias = fmaf(has_bias[e / 2] ? factor : 0.0F, both, c[piece][e]);
+          const bool beside =
+              some_beside(plan, slot) && is_beside(plan, slot + 8 * piece + 2 * Lane().t + e % 2);
+          if (!beside) c[piece][e] = with_bias;
         }
       }
-  }
-
-  /// Logits of prefix tokens beside the grid, which all else takes for padding.
-  template <int Size>
-  __device__ void make_beside(float (&c)[2][4], const HeadPlan& plan, const RowsAsA<T, Size>& q,
-                              std::uint32_t keys, int slot) const {
-    const auto& l = plan.layout;
-    if (slot >= l.beside * l.row_width) return;
-    float scores[2][4];
-    multiply(scores, q, at_slots<Size>(keys, slot));
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int at = slot + e / 4 * 8 + 2 * Lane().t + e % 2;
-      if (l.column_of(at) == plan.geometry.cols && at < l.beside * l.row_width)
-        c[e / 4][e % 4] = fmaf(scores[e / 4][e % 4], scale, -less_row[e % 4 / 2]);
-    }
   }
 };
 
