@@ -151,6 +151,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       const HeadLogits<T, Form> bias(p, plan, head, vectors, l.line_pitch, kLog2E, rows.less);
       const auto make_weights = [&](int slot, float(&c)[2][4]) {
         if (!works) return;
+        const auto beside = bias.logits_beside(c, plan, slot);
         bias.make(c, plan, slot);
         if constexpr (kDistance) {
 #pragma unroll
@@ -158,6 +159,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
             bias.add_distances(c, plan, HeadNear<T>(l, shared, set), near_rows[set], has_bias,
                                slot);
         }
+        bias.put_beside(c, plan, slot, beside);
         put_weights<products.kByWarpgroups>(square, own_row, slot, c);
       };
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});

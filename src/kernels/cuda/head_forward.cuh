@@ -162,6 +162,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
           for (int m = n; m < n + kAtOnce; ++m) {
             const int slot = first + 16 * m;
             auto& pair = reinterpret_cast<float(&)[2][4]>(logits[2 * m]);
+            const auto beside = bias.logits_beside(pair, plan, slot);
             bias.make(pair, plan, slot);
             if constexpr (kDistance) {
 #pragma unroll
@@ -169,6 +170,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
                 bias.add_distances(pair, plan, HeadNear<T>(l, shared, set), near_rows[set],
                                    has_bias, slot);
             }
+            bias.put_beside(pair, plan, slot, beside);
           }
         }
         if (works) softmax.update(logits, out);

@@ -127,7 +127,9 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       __syncwarp();
       const auto make_weights = [&](int at, float(&c)[2][4]) {
         if (!works) return;
+        const auto beside = bias.logits_beside(c, plan, at);
         bias.make(c, plan, at);
+        bias.put_beside(c, plan, at, beside);
         put_weights<products.kByWarpgroups>(square, own_row, at, c);
       };
       products.for_rows(own_q, base + l.k, make_weights, [](int, auto&) {});

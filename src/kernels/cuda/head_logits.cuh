@@ -19,16 +19,6 @@ __device__ float bias_factor(const AttentionParams& p, int head) {
   return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 }
 
-/// Whether a slot is a prefix token's that stands beside the grid.
-__device__ inline bool is_beside(const HeadPlan& plan, int slot) {
-  const auto& l = plan.layout;
-  return slot < l.beside * l.row_width && l.column_of(slot) == plan.geometry.cols;
-}
-/// Whether any of sixteen can be; all lanes alike.
-__device__ inline bool some_beside(const HeadPlan& plan, int first) {
-  return first < plan.layout.beside * plan.layout.row_width;
-}
-
 /// Logits times `unit`, less a number of each row. `Vector`: the type that vectors have.
 template <class T, BiasForm Form, class Vector = float>
 struct HeadLogits {
@@ -82,12 +72,6 @@ struct HeadLogits {
         float value[4];
 #pragma unroll
         for (int e = 0; e < 4; ++e) value[e] = along_x[piece][e] + y[e / 2];
-        if (some_beside(plan, slot)) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            if (is_beside(plan, slot + 8 * piece + 2 * Lane().t + e % 2))
-              value[e] = -less_row[e / 2];
-        }
 #pragma unroll
         for (int e = 0; e < 4; ++e) c[piece][e] = fmaf(c[piece][e], scale, value[e]);
       } else {
@@ -108,15 +92,15 @@ struct HeadLogits {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       float value = -less_row[e / 2];
-      const bool beside = is_beside(plan, key + e % 2);
       if constexpr (Form == BiasForm::direct) {
         const Vector* const y = along_y + e / 2 * second_row;
-        const float bias = widen(y[min(row, plan.geometry.rows - 1)]) +
-                           widen(y[column + e % 2 - plan.layout.row_width]);
-        value = beside ? value : fmaf(factor, bias, value);
+        value = fmaf(factor,
+                     widen(y[min(row, plan.geometry.rows - 1)]) +
+                         widen(y[column + e % 2 - plan.layout.row_width]),
+                     value);
       }
       const bool patch = column + e % 2 < plan.geometry.cols && row < plan.geometry.rows;
-      c[e] = patch || beside ? fmaf(c[e], scale, value) : -INFINITY;
+      c[e] = patch ? fmaf(c[e], scale, value) : -INFINITY;
     }
   }
 
@@ -133,12 +117,48 @@ struct HeadLogits {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float both = fast_root(d[0][piece][e]) + fast_root(d[1][piece][e]);
-          const float with_bias = fmaf(has_bias[e / 2] ? factor : 0.0F, both, c[piece][e]);
-          const bool beside =
-              some_beside(plan, slot) && is_beside(plan, slot + 8 * piece + 2 * Lane().t + e % 2);
-          if (!beside) c[piece][e] = with_bias;
+          c[piece][e] = fmaf(has_bias[e / 2] ? factor : 0.0F, both, c[piece][e]);
         }
       }
+  }
+
+  /// Logits of prefix tokens that stand beside the grid, which all else takes for padding: of each
+  /// eight keys at most one.
+  struct Beside {
+    bool here[2] = {false, false};
+    float logits[2][2];  // by row
+  };
+  __device__ Beside logits_beside(const float (&scores)[2][4], const HeadPlan& plan,
+                                  int slot) const {
+    Beside beside;
+    if (!may_have_beside(plan, slot)) return beside;
+    const int odd = plan.geometry.cols % 2;
+#pragma unroll
+    for (int piece = 0; piece < 2; ++piece) {
+      const int at = slot + 8 * piece + 2 * Lane().t + odd;
+      beside.here[piece] =
+          may_have_beside(plan, at) && plan.layout.column_of(at) == plan.geometry.cols;
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        beside.logits[piece][half] = fmaf(
+            odd ? scores[piece][2 * half + 1] : scores[piece][2 * half], scale, -less_row[half]);
+    }
+    return beside;
+  }
+  __device__ static void put_beside(float (&c)[2][4], const HeadPlan& plan, int slot,
+                                    const Beside& beside) {
+    if (!may_have_beside(plan, slot)) return;
+#pragma unroll
+    for (int piece = 0; piece < 2; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (beside.here[piece] && e % 2 == plan.geometry.cols % 2)
+          c[piece][e] = beside.logits[piece][e / 2];
+  }
+
+ private:
+  __device__ static bool may_have_beside(const HeadPlan& plan, int slot) {
+    return slot < plan.layout.beside * plan.layout.row_width;
   }
 };
 
