@@ -54,6 +54,7 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
     if (columns.part_width == 40) return use(std::integral_constant<int, 5>());
     if (columns.part_width == 32) return use(std::integral_constant<int, 4>());
     if (columns.part_width == 24) return use(std::integral_constant<int, 3>());
+    if (columns.part_width == 16) return use(std::integral_constant<int, 2>());
   } else if constexpr (kIsDistance<Form>) {
     if (are_short(v)) return use(std::integral_constant<int, 4>());
   }

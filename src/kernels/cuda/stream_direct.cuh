@@ -114,6 +114,8 @@ template <class T, int Wide>
 struct RowsY {
   // Grid rows in a tile; 0: known at run time only.
   static constexpr int kRows = Wide > 0 ? kTilePieces<Wide> / Wide : 0;
+  // Those that are read together: neighbours within an eight of entries.
+  static constexpr int kRead = kRows == 2 || kRows == 4 ? kRows : 1;
   std::uint32_t address;
 
   __device__ explicit RowsY(const unsigned char* panels) {
@@ -125,17 +127,21 @@ struct RowsY {
   __device__ std::uint32_t at(unsigned grid_row) const {
     return (address ^ grid_row / 8 % 8 * 16) + grid_row / 64 * kStreamTile + grid_row % 8 * 2;
   }
-  /// `factor` times y, (grid row, row): at one grid row or, where a tile has two, at both.
-  __device__ void read(float (&to)[2][2], int grid_row, float factor) const {
+  /// `factor` times y, (grid row, row): at one grid row or, where a tile is known to have two or
+  /// four, at all of them.
+  __device__ void read(float (&to)[kRead][2], int grid_row, float factor) const {
     const std::uint32_t from = at(grid_row);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if constexpr (kRows == 2) {
-        const float2 pair = unpack<T>(load_shared_pair(from + half * 1024));
-        to[0][half] = factor * pair.x;
-        to[1][half] = factor * pair.y;
-      } else {
+      if constexpr (kRead == 1) {
         to[0][half] = factor * load_shared_number<T>(from + half * 1024);
+      } else {
+#pragma unroll
+        for (int row = 0; row < kRead; row += 2) {
+          const float2 pair = unpack<T>(load_shared_pair(from + half * 1024 + row * 2));
+          to[row][half] = factor * pair.x;
+          to[row + 1][half] = factor * pair.y;
+        }
       }
     }
   }
@@ -147,7 +153,7 @@ struct TermsY {
   const RowsY<T, Wide>& y;
   PieceWalk<Wide> walk;
   int first_row, last_row;
-  float factor, terms[2][2];
+  float factor, terms[RowsY<T, Wide>::kRead][2];
 
   __device__ TermsY(const RowsY<T, Wide>& rows, const StreamColumns& columns,
                     const StreamColumns::Place& at, float f)
@@ -163,9 +169,13 @@ struct TermsY {
     if (Wide == 0 && walk.across == 0 && walk.row > 0)
       y.read(terms, min(first_row + walk.row, last_row), factor);
     // Chosen, not indexed: an index would put all of this into memory.
-    const bool second = RowsY<T, Wide>::kRows == 2 && walk.row % 2 == 1;
-    to[0] = second ? terms[1][0] : terms[0][0];
-    to[1] = second ? terms[1][1] : terms[0][1];
+    constexpr int kRead = RowsY<T, Wide>::kRead;
+    const bool odd = kRead > 1 && walk.row % 2 == 1, late = kRead > 2 && walk.row >= 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float early = odd ? terms[1 % kRead][half] : terms[0][half];
+      to[half] = late ? (odd ? terms[3 % kRead][half] : terms[2 % kRead][half]) : early;
+    }
     walk.next();
   }
 };

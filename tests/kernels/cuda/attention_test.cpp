@@ -201,6 +201,8 @@ TEST_P(CudaAttention, DirectGridsOfEveryWidth) {
   Random random(13);
   int round = 0;
   for (const auto [rows, cols] : {std::array{5, 17},
+                                  {17, 16},
+                                  {30, 11},
                                   {6, 24},
                                   {13, 31},
                                   {8, 32},
@@ -230,6 +232,8 @@ TEST_P(CudaAttention, DirectGridsOfEveryWidth) {
 TEST_P(CudaAttention, DirectGradientsOfManyRows) {
   Random random(19);
   for (const auto [rows, cols, prefix, head_size] : {std::array{19, 20, 0, 56},
+                                                     {21, 16, 1, 64},
+                                                     {43, 9, 0, 64},
                                                      {18, 30, 3, 8},
                                                      {10, 40, 0, 48},
                                                      {9, 47, 16, 40},
