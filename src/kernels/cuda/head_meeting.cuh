@@ -14,23 +14,14 @@ struct Meeting {
   /// The block's barrier must follow.
   __device__ explicit Meeting(void* place) : barrier(static_cast<CopyBarrier*>(place)) {
     if (InHalves && threadIdx.x == 0) {
-      prepare_barrier(barrier, blockDim.x / 32);
+      prepare_barrier(barrier, blockDim.x);
       publish_to_copy_engine();
     }
   }
-  /// This warp has written, and read, what others wait for. One lane says so, without a branch,
-  /// behind which the compiler would take nothing for the same in all lanes.
+  /// This warp has written, and read, what others wait for. Every lane says so for itself: that
+  /// takes no longer than one of them would for all, and tools that look for races understand it.
   __device__ void arrive() const {
-    if constexpr (!InHalves) return;
-    __syncwarp();
-#if __CUDA_ARCH__ >= 900
-    asm volatile(
-        "{.reg .pred p;\n"
-        "setp.eq.u32 p, %1, 0;\n"
-        "@p mbarrier.arrive.shared::cta.b64 _, [%0];}\n" ::"r"(shared_address(barrier)),
-        "r"(threadIdx.x % 32)
-        : "memory");
-#endif
+    if constexpr (InHalves) cuda::arrive(barrier);
   }
   __device__ void wait() {
 #if __CUDA_ARCH__ >= 900
