@@ -21,7 +21,9 @@ struct Meeting {
   /// This warp has written, and read, what others wait for. Every lane says so for itself: that
   /// takes no longer than one of them would for all, and tools that look for races understand it.
   __device__ void arrive() const {
-    if constexpr (InHalves) cuda::arrive(barrier);
+    if constexpr (!InHalves) return;
+    __syncwarp();  // products need whole warps
+    cuda::arrive(barrier);
   }
   __device__ void wait() {
 #if __CUDA_ARCH__ >= 900
