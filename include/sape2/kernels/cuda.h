@@ -53,10 +53,10 @@ void biased_attention_backward(const AttentionInputs& inputs, const AxisVectors&
 
 // ---------------------------------------------------------------------------------- both stages
 
-/// Bytes of axis vectors that forward can keep in AttentionOutputs::vectors (aligned to 256 bytes)
-/// and backward read in AttentionSaved::vectors, O(tokens · (rows + cols)) a head and the same for
-/// every head. Where that is null, which is right for calls without gradients, forward has them in
-/// its workspace and backward makes them again. 0 where that costs backward less than reading them.
+/// Bytes of axis vectors, and what comes with them, that forward can keep in
+/// AttentionOutputs::vectors (aligned to 256 bytes) and backward read in AttentionSaved::vectors,
+/// O(tokens · (rows + cols)) a head and the same for every head. Where that is null, which is right
+/// for calls without gradients, backward makes them again. 0 where that costs it less than reading.
 std::size_t sape2_attention_vectors(const AttentionInputs& inputs, const Encoding& encoding,
                                     Form form);
 /// `kept`: whether the vectors are.

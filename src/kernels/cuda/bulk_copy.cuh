@@ -5,7 +5,7 @@
 #include <cuda.h>
 
 /// Boxes of tensors brought into shared memory by Hopper's copy engine, announced by barriers that
-/// count bytes. Elsewhere these functions do nothing; no kernel there calls them.
+/// count bytes. Elsewhere these functions do nothing.
 namespace sape2::kernels::cuda {
 
 using CopyBarrier = std::uint64_t;

@@ -123,11 +123,14 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     {
       const std::uint32_t keys = base + l.k + places.b_rows;
       const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
-      if constexpr (Form != BiasForm::none)
+      if constexpr (Form != BiasForm::none) {
+        const RoundingToo<T, KeptLine<kSets>> to_keep{
+            kept, !kUsual && keeps_lines(p.layout.grid, Form, g.head_size)};
         make_vectors<Form, Grid>(p, plan, own_row, products, head, batch_head, own_q,
                                  {base + l.q, base + l.k, keys,
                                   at_slots<Size>(base + l.k + places.a, own_row), base + l.tables},
-                                 vectors, values, kept, vectors_of, all);
+                                 vectors, values, to_keep, vectors_of, all);
+      }
       // Warps without slots look at others' vectors.
       if (kDistance || l.reload || (products.kByWarpgroups && l.warps % 4 != 0)) __syncthreads();
       if (l.reload) load(v_at, p.attention.v);

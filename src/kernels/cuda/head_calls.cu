@@ -113,7 +113,7 @@ std::size_t HeadCall::backward_workspace(bool kept) const {
 
 void HeadCall::forward(const AttentionParams& p, cudaStream_t stream, void* kept) const {
   auto head = forward_params(p, false);
-  head.kept = static_cast<uint4*>(kept);
+  if (kept_bytes() > 0) head.kept = static_cast<uint4*>(kept);
   if (dtype_ == DType::bfloat16) return head_attention_forward<Bf16>(head, form_, stream);
   head_attention_forward<Fp16>(head, form_, stream);
 }

@@ -5,7 +5,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/softmax.cuh"
 
-/// Attention forward, a head a block: both stages, no more memory than inputs and outputs.
+/// Attention forward, a head a block: both stages, no more memory than inputs and outputs and,
+/// where backward profits by them, kept lines.
 namespace sape2::kernels::cuda {
 
 /// The bound from which the compiler works out how many registers a thread may have; a block never
@@ -20,7 +21,9 @@ __device__ auto lines_to_keep(const HeadForward& p, const HeadPlan& plan, std::i
   if constexpr (keeps_lines(Grid, Form, Size)) {
     return LineToKeep<T, longest_line(Grid)>{p.kept, {p.kept, plan, Grid, batch_head, own_row}};
   } else if constexpr (Grid == HeadGrid::any && Form == BiasForm::direct) {
-    return EntriesToKeep<T>{p.kept, {p.kept, plan, p.layout.grid, batch_head, own_row}};
+    return RoundingToo<T, EntriesToKeep<T>>{
+        {p.kept, {p.kept, plan, p.layout.grid, batch_head, own_row}},
+        keeps_lines(p.layout.grid, Form, plan.geometry.head_size)};
   } else {
     return NothingToKeep();
   }

@@ -16,6 +16,11 @@ __device__ inline std::uint32_t fixed_position(float position, int origin) {
   return __float2uint_rn(fmaf(position, kUnits, origin * kUnits));
 }
 
+template <class T>
+__device__ float rounded_vector(float vector) {
+  return widen(narrow<T>(within_range<T>(vector)));
+}
+
 /// Kept lines of one head: (warps, pieces, 32 lanes) of 16 bytes. A lane's pieces are four rows of
 /// `length` numbers: vector, slopes, positions, scores.
 struct KeptPlaces {
@@ -37,22 +42,22 @@ struct KeptPlaces {
 /// A line in registers.
 template <class T, int Length>
 struct PackedLine {
-  static constexpr int kWords = Length / 2, kPieces = Length / 2;
+  static constexpr int kWords = Length / 2;  // of each of four rows, so that these are the pieces
   static_assert(Length % 2 == 0);
-  std::uint32_t words[4 * kPieces];
+  std::uint32_t words[4 * kWords];
 
   /// Only a patch's.
   __device__ void store(const KeptPlaces& to) const {
     uint4* const lane = to.warp + threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i)
+    for (int i = 0; i < kWords; ++i)
       lane[i * 32] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
   }
   /// Zeros where there is no patch.
   __device__ void read(const KeptPlaces& from, bool is_patch) {
     const uint4* const lane = from.warp + threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
+    for (int i = 0; i < kWords; ++i) {
       const uint4 piece = is_patch ? lane[i * 32] : uint4{};
       words[4 * i] = piece.x;
       words[4 * i + 1] = piece.y;
@@ -104,7 +109,7 @@ struct LineToKeep {
 
   __device__ float put(int m, int, float position, int origin, float score, float slope,
                        float vector) {
-    numbers[0][m] = widen(narrow<T>(vector));
+    numbers[0][m] = rounded_vector<T>(vector);
     numbers[1][m] = slope;
     numbers[2][m] = score;
     positions[m] = fixed_position(position, origin);
@@ -128,7 +133,7 @@ struct LineToKeep {
   }
 };
 
-/// The same number by number, for walks in any order; such kernels use vectors as they are.
+/// The same number by number, for walks in any order.
 template <class T>
 struct EntriesToKeep {
   uint4* to;
@@ -137,7 +142,7 @@ struct EntriesToKeep {
   __device__ float put(int m, int, float position, int origin, float score, float slope,
                        float vector) const {
     if (to == nullptr) return vector;
-    *reinterpret_cast<T*>(places.at(0, m)) = narrow<T>(vector);
+    *reinterpret_cast<T*>(places.at(0, m)) = narrow<T>(rounded_vector<T>(vector));
     *reinterpret_cast<T*>(places.at(1, m)) = narrow<T>(within_range<T>(slope));
     *places.at(2, m) = static_cast<std::uint16_t>(fixed_position(position, origin));
     *reinterpret_cast<T*>(places.at(3, m)) = narrow<T>(within_range<T>(score));
@@ -147,6 +152,19 @@ struct EntriesToKeep {
   __device__ void finish(const LineWalk& walk, const AxisLines& axis) const {
     for (int m = walk.length; m < places.length && walk.is_patch; ++m)
       put(m, 0, axis.positions - 1, 0, 0.0F, 0.0F, 0.0F);
+  }
+};
+
+/// Keeps as `Other` does, and rounds vectors where kernels for aligned rows would: forward and
+/// backward may not find their rows aligned alike.
+template <class T, class Other>
+struct RoundingToo : Other {
+  bool rounds;
+
+  __device__ float put(int m, int set, float position, int origin, float score, float slope,
+                       float vector) const {
+    vector = Other::put(m, set, position, origin, score, slope, vector);
+    return rounds ? rounded_vector<T>(vector) : vector;
   }
 };
 

@@ -5,7 +5,7 @@
 #include "kernels/cuda/tile.cuh"
 
 /// Small grids: a block of threads holds a whole head, and nothing between inputs and outputs
-/// leaves the chip. Here: for which sizes, and what lies where in the block's shared memory.
+/// leaves the chip but kept lines. Here: for which sizes, and what lies where in shared memory.
 namespace sape2::kernels::cuda {
 
 /// Grids that kernels are compiled for, with one pair of tables in the two named settings: up to 8,
@@ -58,8 +58,8 @@ __host__ __device__ constexpr bool is_alone(HeadGrid grid, int head_size) {
   return head_size == 64 && (grid == HeadGrid::fourteen || grid == HeadGrid::up_to_16);
 }
 
-/// Whether forward can leave what stage 1 makes to backward, whose kernel for such grids needs it
-/// from wherever; of rows that are not aligned, or smaller heads, the general kernel takes care.
+/// Whether forward leaves what stage 1 makes to backward. Rows that are not aligned take the
+/// general kernels, which keep and round alike.
 __host__ __device__ constexpr bool keeps_lines(HeadGrid grid, BiasForm form, int head_size) {
   return form == BiasForm::direct && is_alone(grid, head_size);
 }
@@ -101,7 +101,7 @@ struct HeadLayout {
   int near;     // distance form: rounded vectors
   int norms;    // float32
   int deltas;   // dout · out, float32
-  int tokens;   // token of each slot or −1, 16 bits; of blocks that are alone also a barrier
+  int tokens;   // token of each slot or −1, 16 bits; behind them room for a barrier
   int scratch;  // bytes of a warp's scratch
   int lines_step;
   int bytes;

@@ -137,7 +137,7 @@ struct Run {
     s.dvectors[1] = dy.download();
   }
 
-  /// `keeper`: whose forward call keeps the vectors; null: its own.
+  /// `keeper`: whose forward call keeps the vectors and makes the softmax; null: its own.
   void sape2(Solution& s, bool keeps_vectors, Run* keeper = nullptr) {
     std::unique_ptr<DeviceNumbers> tables[2][2], dtables[2][2];
     for (int set = 0; set < p.sets(); ++set)
@@ -165,6 +165,7 @@ struct Run {
         keeps_vectors ? cuda::sape2_attention_vectors(inputs, encoding, p.form) : 0);
     const bool kept = vectors.size() > 0;
     if (kept) saved.vectors = (keeper ? keeper : this)->outputs.vectors = vectors.data();
+    if (keeper) saved.softmax = keeper->saved.softmax;
     for (Run* run : {keeper, this})
       if (run != nullptr)
         with_workspace(cuda::sape2_attention_workspace(run->inputs, encoding, p.form, false,
@@ -238,10 +239,11 @@ Solution run_on_gpu(const Problem& problem, DType type, bool packed, bool keeps_
   return downloaded(s, run);
 }
 
-Solution run_moved_on_gpu(const Problem& problem, DType type) {
+Solution run_moved_on_gpu(const Problem& problem, DType type, bool moves_together) {
   Problem apart = problem;
   apart.gap = 1;
-  Run keeper(apart, type, false), run(problem, type, false);
+  Run keeper(moves_together ? apart : problem, type, false);
+  Run run(moves_together ? problem : apart, type, false);
   Solution s;
   run.sape2(s, true, &keeper);
   return downloaded(s, run);
