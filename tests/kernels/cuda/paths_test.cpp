@@ -1,9 +1,5 @@
 // Small problems through every attention kernel: few enough to be run under compute-sanitizer.
-#include "device.h"
-#include "numbers.h"
-#include "runner.h"
-
-#include <gtest/gtest.h>
+#include "attention_checks.h"
 
 namespace sape2::kernels::test {
 namespace {
@@ -62,12 +58,7 @@ double relative_error(const Numbers& some, const Numbers& exact) {
   return std::sqrt(error / size);
 }
 
-class CudaPaths : public testing::TestWithParam<DType> {
- protected:
-  void SetUp() override {
-    if (!has_gpu()) GTEST_SKIP() << "there is no GPU here";
-  }
-};
+class CudaPaths : public GpuTest {};
 
 // In 16 bits the first seven run a head a block, by a kernel each, the others in tiles: streamed
 // with lines padded to 16, 32, 48 and 64, with a wide line, with wide heads, and with heads of no
@@ -102,15 +93,7 @@ TEST_P(CudaPaths, EveryKernel) {
     }
 }
 
-std::string type_name(const testing::TestParamInfo<DType>& info) {
-  return info.param == DType::float32    ? "float32"
-         : info.param == DType::bfloat16 ? "bfloat16"
-                                         : "float16";
-}
-
-INSTANTIATE_TEST_SUITE_P(Types, CudaPaths,
-                         testing::Values(DType::float32, DType::bfloat16, DType::float16),
-                         type_name);
+INSTANTIATE_TEST_SUITE_P(Types, CudaPaths, all_types(), type_name);
 
 }  // namespace
 }  // namespace sape2::kernels::test
