@@ -120,8 +120,10 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
+  const bool short_rows = Form == BiasForm::direct && s.columns.part_width <= 32;
   if (Form == BiasForm::direct &&
-      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
+      (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.keys_x, short_rows ? 32 : 64) ||
+       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.keys_y, short_rows ? 32 : 8)))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
@@ -138,8 +140,14 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
           Form == BiasForm::direct ? g.batch_heads * s.eights.tiles : blocks;
       launch(stream_queries_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
              spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
-      launch(stream_keys_kernel<T, Form>, key_blocks, {.overlapping = true}, kThreads,
-             spread_evenly(key_blocks, StreamKeysLayout<Form>::kBytes), stream, s);
+      const auto keys = [&](auto is_short) {
+        constexpr bool kShort = decltype(is_short)::value;
+        launch(stream_keys_kernel<T, Form, kShort>, key_blocks, {.overlapping = true}, kThreads,
+               spread_evenly(key_blocks, StreamKeysLayout<Form, kShort>::kBytes), stream, s);
+      };
+      if constexpr (Form == BiasForm::direct)
+        if (short_rows) return keys(std::true_type());
+      keys(std::false_type());
     }
   });
   return true;

@@ -31,7 +31,7 @@ struct StreamBackward {
   CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
-  CUtensorMap y_eight;             // eight entries of their y
+  CUtensorMap keys_x, keys_y;      // the same as the keys' pass wants them
 };
 
 /// Tiles' slots along columns, as many as along rows.

@@ -8,22 +8,26 @@
 /// or the direct form.
 namespace sape2::kernels::cuda {
 
-template <BiasForm Form>
+/// Places in shared memory, in bytes from its beginning. Of a tile of queries dout is needed later
+/// than the rest and has slots of its own. `Short`: vectors along x of up to 32 numbers, which
+/// leave room for one more tile of q.
+template <BiasForm Form, bool Short>
 struct StreamKeysLayout {
   static constexpr bool kDirect = Form == BiasForm::direct;
-  static constexpr int kColumns = kStreamColumns;
-  static constexpr int kStages = kDirect ? 2 : 3;
-  static constexpr int kTileBytes = kColumns * 128;
-  // Of the tile's queries: q, dout; x; y of the eight grid rows among which the block's are; pairs
-  // of log2(Σ e^logit) and dout · out.
-  static constexpr int kX = 2 * kTileBytes, kY = kX + (kDirect ? kTileBytes : 0);
-  static constexpr int kYBytes = kDirect ? kColumns * 16 : 0;
-  static constexpr int kNotes = kY + kYBytes, kNoteBytes = kColumns * 8;
-  static constexpr int kCopied = kNotes + kNoteBytes;
-  static constexpr int kStageBytes = round_up(kCopied, kSharedAlignment);
-  static constexpr int kRowBytes = 2 * kStreamTile;  // k, v
-  static constexpr int kBytes =
-      kSharedAlignment + kRowBytes + kStages * kStageBytes + (kStages + 1) * 8;
+  static constexpr int kSlots = kDirect && !Short ? 2 : 3, kVectorSlots = 2, kDoutSlots = 2;
+  // Of y the eight grid rows among which the block's are, or as many numbers as of x.
+  static constexpr int kXBytes = !kDirect ? 0 : kRowTile * (Short ? 64 : 128);
+  static constexpr int kYBytes = !kDirect ? 0 : kRowTile * (Short ? 64 : 16);
+  static constexpr int kNoteBytes = kRowTile * 8;  // pairs of log2(Σ e^logit) and dout · out
+  static constexpr int kCopied = kStreamTile + kXBytes + kYBytes + kNoteBytes;  // all but dout
+  static constexpr int kK = 0, kV = kK + kStreamTile;
+  static constexpr int kQ = kV + kStreamTile, kDout = kQ + kSlots * kStreamTile;
+  static constexpr int kX = kDout + kDoutSlots * kStreamTile, kY = kX + kVectorSlots * kXBytes;
+  static constexpr int kNotes = kY + kVectorSlots * kYBytes;
+  static constexpr int kArrived = kNotes + kSlots * kNoteBytes;
+  static constexpr int kDoutArrived = kArrived + kSlots * 8;
+  static constexpr int kRowsArrived = kDoutArrived + kDoutSlots * 8;
+  static constexpr int kBytes = kRowsArrived + 8;
 };
 
 /// The bias of a warp's 16 keys, whose eights each stand in one grid row, and a tile of queries:
@@ -64,18 +68,18 @@ struct KeysBias {
                 ((number / 8 % 2 ? place[1] : place[0]) ^ query % 8) * 16;
     y_address = shared_address(tile_y) + number * 16;
   }
-  __device__ void start(float (&c)[8][4], int offset) const {
-    add<true>(c, offset, x[0], y[0]);
-    if (in_two_parts) add<false>(c, offset, x[1], y[1]);
+  __device__ void start(float (&c)[8][4], int offset_x, int offset_y) const {
+    add<true>(c, offset_x, offset_y, x[0], y[0]);
+    if (in_two_parts) add<false>(c, offset_x, offset_y, x[1], y[1]);
   }
   template <bool First>
-  __device__ void add(float (&c)[8][4], int offset, const FragmentA<T>& by_x,
+  __device__ void add(float (&c)[8][4], int offset_x, int offset_y, const FragmentA<T>& by_x,
                       const std::uint32_t (&by_y)[2]) const {
     constexpr float kNothing[4] = {};
 #pragma unroll
     for (int four = 0; four < 2; ++four) {
       std::uint32_t queries[4];
-      load_pieces(queries, y_address + offset + four * 32 * 16);
+      load_pieces(queries, y_address + offset_y + four * 32 * 16);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if constexpr (First) {
@@ -88,83 +92,131 @@ struct KeysBias {
 #pragma unroll
     for (int piece = 0; piece < 8; piece += 2) {
       std::uint32_t queries[4];
-      load_pieces(queries, x_address + offset + piece * 1024);
+      load_pieces(queries, x_address + offset_x + piece * 1024);
       multiply_add<T>(c[piece], by_x, {queries[0], queries[1]});
       multiply_add<T>(c[piece + 1], by_x, {queries[2], queries[3]});
     }
   }
 };
 
-template <class T, BiasForm Form>
+/// The same by the warpgroup's products, where the ratio is one number of type T: what each key
+/// takes of a query's short vectors stands in registers, and those vectors come as they lie in
+/// shared memory.
+template <class T>
+struct ShortKeysBias {
+  static constexpr int kSteps = 2;  // sixteens of x
+  FragmentA<T> x[kSteps], y;
+
+  __device__ ShortKeysBias(float ratio, const StreamEights& keys, int tile) {
+    const Lane lane;
+    const std::uint32_t diagonal = on_diagonal<T>(ratio);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto own = keys.place(tile, threadIdx.x / 32 * 2 + half);
+      const bool patches = own.in_grid && own.row < keys.down;
+      const int place = patches ? own.column / 8 : -1;  // along the grid row, in pieces of eight
+      const int down = patches ? own.row % 8 : -1;      // among the eight of y
+#pragma unroll
+      for (int piece = 0; piece < 2 * kSteps; ++piece)
+        x[piece / 2].r[piece % 2 * 2 + half] = place == piece ? diagonal : 0;
+      y.r[half] = pack<T>(down == 2 * lane.t ? ratio : 0.0F, down == 2 * lane.t + 1 ? ratio : 0.0F);
+      y.r[2 + half] = 0;
+    }
+  }
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  /// Starts c = the bias; by the matrix unit's names for the queries' vectors.
+  __device__ void start(float (&c)[8][4], std::uint64_t queries_x, std::uint64_t queries_y) const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      register_row_product<T>(c, x[step], queries_x + 2 * step, step > 0);
+    register_row_product<T>(c, y, queries_y, 1);
+  }
+#endif
+};
+
+template <class T, BiasForm Form, bool Short>
 __global__ void __launch_bounds__(kThreads, 3)
     stream_keys_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Layout = StreamKeysLayout<Form>;
+  using Layout = StreamKeysLayout<Form, Short>;
   static_assert(!kIsDistance<Form>);
-  constexpr bool kDirect = Form == BiasForm::direct;
-  constexpr int kColumns = Layout::kColumns, kPieces = kColumns / 8;
-  extern __shared__ unsigned char unaligned[];
+  constexpr bool kDirect = Form == BiasForm::direct, kShortBias = kDirect && Short;
+  constexpr int kPieces = kStreamColumns / 8;
+  // Aligned by the compiler: three blocks leave no room to do so here.
+  extern __shared__ __align__(kSharedAlignment) unsigned char keys_memory[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
   const auto& keys = params.eights;
   const int row_tiles = kDirect ? keys.tiles : g.padded_tokens / kRowTile;
-  const int tiles = (g.tokens + kColumns - 1) / kColumns;
+  const int tiles = (g.tokens + kRowTile - 1) / kRowTile;
   const StreamBlock block(g, row_tiles);
   const Lane lane;
-  const int warp = threadIdx.x / 32;
+  // The same for all lanes, so that branches on it are too.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
 
-  unsigned char* const rows = aligned_shared(unaligned);
-  unsigned char* const stages = rows + Layout::kRowBytes;
-  CopyBarrier* const arrived =
-      reinterpret_cast<CopyBarrier*>(stages + Layout::kStages * Layout::kStageBytes);
-  CopyBarrier* const rows_arrived = arrived + Layout::kStages;
-  const Tile<T> k_rows{rows, kRowTile, 64}, v_rows{rows + kStreamTile, kRowTile, 64};
-  const auto tile_of = [&](int stage, int index) {
-    return Tile<T>{stages + stage * Layout::kStageBytes + index * Layout::kTileBytes, kColumns, 64};
+  const auto barriers = [](int place) {
+    return reinterpret_cast<CopyBarrier*>(keys_memory + place);
   };
+  CopyBarrier* const arrived = barriers(Layout::kArrived);
+  CopyBarrier* const dout_arrived = barriers(Layout::kDoutArrived);
+  CopyBarrier* const rows_arrived = barriers(Layout::kRowsArrived);
+  const Tile<T> k_rows{keys_memory + Layout::kK, kRowTile, 64};
+  const Tile<T> v_rows{keys_memory + Layout::kV, kRowTile, 64};
+  // The matrix unit's names for places in this memory.
+  const auto matrix = [](int place) {
+    return descriptor(shared_address(keys_memory) + std::uint32_t(place));
+  };
+  const auto vectors = [](int place) {
+    return descriptor<64>(shared_address(keys_memory) + std::uint32_t(place));
+  };
+  const auto q_tile = [&](int slot) { return matrix(Layout::kQ + slot * kStreamTile); };
+  const auto dout_tile = [&](int slot) { return matrix(Layout::kDout + slot * kStreamTile); };
 
   StreamEights::Place own{};  // of the first eight
   if constexpr (kDirect) own = keys.place(block.row_tile, 0);
   const int first_row = block.row_tile * kRowTile;
-  // The launch before makes them.
-  const auto load_notes = [&](int tile) {
-    const int stage = tile % Layout::kStages;
-    copy_box(stages + stage * Layout::kStageBytes + Layout::kNotes, params.notes,
-             block.notes(tile * kColumns, 2), arrived + stage);
+  const auto load_q = [&](int tile, int slot) {
+    expect_bytes(arrived + slot, Layout::kCopied);
+    copy_box(keys_memory + Layout::kQ + slot * kStreamTile, params.q, block.tokens(tile * kRowTile),
+             arrived + slot);
   };
-  // Each warp starts a share of a tile's copies.
-  const auto load_tile = [&](int tile, int share) {
-    const int stage = tile % Layout::kStages, first = tile * kColumns;
-    unsigned char* const to = stages + stage * Layout::kStageBytes;
-    CopyBarrier* const barrier = arrived + stage;
-    if (share == 0) {
-      expect_bytes(barrier, Layout::kCopied);
-      copy_box(to, params.q, block.tokens(first), barrier);
-    } else if (share == 1) {
-      copy_box(to + Layout::kTileBytes, params.dout, block.tokens(first), barrier);
-    } else if (share == 2) {
-      if constexpr (kDirect)
-        copy_box(to + Layout::kY, params.y_eight, block.vectors(first, own.row / 8 * 8), barrier);
-    } else if constexpr (kDirect) {
-      copy_box(to + Layout::kX, params.x, block.vectors(first, own.part * keys.part_width),
-               barrier);
+  const auto load_vectors = [&](int tile, int slot) {
+    if constexpr (kDirect) {
+      const int at = unsigned(tile) % Layout::kVectorSlots, first = tile * kRowTile;
+      copy_box(keys_memory + Layout::kX + at * Layout::kXBytes, params.keys_x,
+               block.vectors(first, own.part * keys.part_width), arrived + slot);
+      copy_box(keys_memory + Layout::kY + at * Layout::kYBytes, params.keys_y,
+               block.vectors(first, own.row / 8 * 8), arrived + slot);
     }
+  };
+  // The launch before makes them.
+  const auto load_notes = [&](int tile, int slot) {
+    copy_box(keys_memory + Layout::kNotes + slot * Layout::kNoteBytes, params.notes,
+             block.notes(tile * kRowTile, 2), arrived + slot);
+  };
+  const auto load_dout = [&](int tile) {
+    const int slot = unsigned(tile) % Layout::kDoutSlots;
+    expect_bytes(dout_arrived + slot, kStreamTile);
+    copy_box(keys_memory + Layout::kDout + slot * kStreamTile, params.dout,
+             block.tokens(tile * kRowTile), dout_arrived + slot);
   };
   if (threadIdx.x == 0) {
     prefetch_maps(params.k_rows, params.v_rows, params.q, params.dout, params.notes);
-    if constexpr (kDirect) prefetch_maps(params.x, params.y_eight);
-    for (int i = 0; i <= Layout::kStages; ++i) prepare_barrier(arrived + i);
+    if constexpr (kDirect) prefetch_maps(params.keys_x, params.keys_y);
+    for (int i = 0; i < Layout::kSlots; ++i) prepare_barrier(arrived + i);
+    for (int i = 0; i < Layout::kDoutSlots; ++i) prepare_barrier(dout_arrived + i);
+    prepare_barrier(rows_arrived);
   }
   publish_to_copy_engine();
   __syncthreads();
-  if (threadIdx.x == 0) {
-    expect_bytes(rows_arrived, Layout::kRowBytes);
-    if constexpr (!kDirect) {
-      copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
-      copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
+  if (is_chosen()) {
+    if (warp == 0) {
+      expect_bytes(rows_arrived, 2 * kStreamTile);
+      if constexpr (!kDirect) {
+        copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
+        copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
+      }
     }
-  }
-  if (threadIdx.x % 32 == 0) {
     // An eight's last rows may be other keys', and nobody reads what comes of them.
     if constexpr (kDirect)
       for (int eight = 2 * warp; eight < 2 * warp + 2; ++eight) {
@@ -172,37 +224,63 @@ __global__ void __launch_bounds__(kThreads, 3)
         copy_box(k_rows.data + eight * 1024, params.k_rows, box, rows_arrived);
         copy_box(v_rows.data + eight * 1024, params.v_rows, box, rows_arrived);
       }
-    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_tile(tile, warp);
+    // Vectors have fewer slots: those of the last of these tiles come when one is free.
+    constexpr int kFirst =
+        Layout::kSlots < Layout::kVectorSlots ? Layout::kSlots : Layout::kVectorSlots;
+    if (warp == 1)
+      for (int tile = 0; tile < min(Layout::kSlots, tiles); ++tile) load_q(tile, tile);
+    if (warp == 2)
+      for (int tile = 0; tile < min(kFirst, tiles); ++tile) load_vectors(tile, tile);
+    if (warp == 3)
+      for (int tile = 0; tile < min(Layout::kDoutSlots, tiles); ++tile) load_dout(tile);
   }
   wait_for_previous();
-  if (threadIdx.x == 0)
-    for (int tile = 0; tile < min(Layout::kStages, tiles); ++tile) load_notes(tile);
+  if (warp == 0 && is_chosen())
+    for (int tile = 0; tile < min(Layout::kSlots, tiles); ++tile) load_notes(tile, tile);
 
   const float scale = p.scale * kLog2E;
-  [[maybe_unused]] const KeysBias<T> bias(kDirect ? bias_ratio(p, block.head) : 0.0F, keys,
-                                          block.row_tile, stages + Layout::kX, stages + Layout::kY);
+  const float ratio = kDirect ? bias_ratio(p, block.head) : 0.0F;
+  using Bias = std::conditional_t<kShortBias, ShortKeysBias<T>, KeysBias<T>>;
+  const auto bias = [&] {
+    if constexpr (kShortBias) {
+      return Bias(ratio, keys, block.row_tile);
+    } else {
+      return Bias(ratio, keys, block.row_tile, keys_memory + Layout::kX, keys_memory + Layout::kY);
+    }
+  }();
   float weight[kPieces][4], gradient[kPieces][4], dk[8][4] = {}, dv[8][4] = {};
   FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
+  int slot = 0, slot_before = 0, phase = 0;  // of this tile's q and notes; of the one before
   const auto prepare_scores = [&](int tile) {
-    const int stage = tile % Layout::kStages;
-    wait_for_boxes(arrived + stage, tile / Layout::kStages);
+    wait_for_boxes(arrived + slot, phase);
     hold(weight);
-    if constexpr (kDirect) {
-      bias.start(weight, stage * Layout::kStageBytes);
+    if constexpr (kDirect && !kShortBias) {
+      const int at = unsigned(tile) % Layout::kVectorSlots;
+      bias.start(weight, at * Layout::kXBytes, at * Layout::kYBytes);
       hold(weight);
     }
   };
+  const auto start_scores = [&](int tile) {
+    begin_products();
+    if constexpr (kShortBias) {
+      const int at = unsigned(tile) % Layout::kVectorSlots;
+      bias.start(weight, vectors(Layout::kX + at * Layout::kXBytes),
+                 vectors(Layout::kY + at * Layout::kYBytes));
+    }
+    start_row_product<T, 4, kDirect>(weight, matrix(Layout::kK), q_tile(slot));
+    commit_products();
+  };
   // Of two neighbouring queries, log2(Σ e^logit) and dout · out.
-  const auto note = [&](int stage, int piece) {
-    return reinterpret_cast<const float4*>(stages + stage * Layout::kStageBytes +
-                                           Layout::kNotes)[piece * 4 + lane.t];
+  const auto note = [&](int piece) {
+    return reinterpret_cast<const float4*>(keys_memory + Layout::kNotes +
+                                           slot * Layout::kNoteBytes)[piece * 4 + lane.t];
   };
   // Half a tile's log2(Σ e^logit), read before products start: beside those memory answers slowly.
   float shifts[kPieces / 2][2];
-  const auto read_shifts = [&](int stage, int first_piece) {
+  const auto read_shifts = [&](int first_piece) {
 #pragma unroll
     for (int i = 0; i < kPieces / 2; ++i) {
-      const float4 pair = note(stage, first_piece + i);
+      const float4 pair = note(first_piece + i);
       shifts[i][0] = pair.x;
       shifts[i][1] = pair.z;
     }
@@ -219,15 +297,24 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   // The second half of a tile: its gradients, which had to wait for the registers of the last
   // tile's fragments. Weights and their gradients become fragments together, so that few numbers
-  // wait at once.
-  const auto make_fragments = [&](int stage, int tile_to_load) {
-    read_shifts(stage, kPieces / 2);
+  // wait at once. The slots of the tile before take what comes next.
+  const auto make_fragments = [&](int tile) {
+    read_shifts(kPieces / 2);
     begin_products();
-    start_row_product(gradient, v_rows, tile_of(stage, 1));
+    start_row_product<T>(gradient, matrix(Layout::kV),
+                         dout_tile(unsigned(tile) % Layout::kDoutSlots));
     commit_products();
-    if (lane.g == 0 && lane.t == 0 && tile_to_load < tiles) {
-      load_tile(tile_to_load, warp);
-      if (warp == 2) load_notes(tile_to_load);
+    __syncthreads();  // the slots of the tile before are free
+    const int ahead = tile + Layout::kSlots - 1;
+    if (warp == 0) {
+      if (tile > 0 && ahead < tiles && is_chosen()) load_notes(ahead, slot_before);
+    } else if (warp == 1) {
+      if (tile > 0 && ahead < tiles && is_chosen()) load_q(ahead, slot_before);
+    } else if (warp == 2) {
+      if ((tile > 0 || Layout::kSlots > Layout::kVectorSlots) && ahead < tiles && is_chosen())
+        load_vectors(ahead, tile > 0 ? slot_before : ahead);
+    } else {
+      if (tile > 0 && tile + 1 < tiles && is_chosen()) load_dout(tile + 1);
     }
     weigh(kPieces / 2);
     wait_for_products<0>();
@@ -236,7 +323,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int k = 0; k < kPieces / 2; ++k) {
 #pragma unroll
       for (int piece = 2 * k; piece < 2 * k + 2; ++piece) {
-        const float4 pair = note(stage, piece);
+        const float4 pair = note(piece);
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - (e % 2 ? pair.w : pair.y));
@@ -248,25 +335,29 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   wait_for_boxes(rows_arrived, 0);
   prepare_scores(0);
-  read_shifts(0, 0);
-  begin_products();
-  start_row_product<4, kDirect>(weight, k_rows, tile_of(0, 0));
-  end_products();
+  read_shifts(0);
+  start_scores(0);
+  wait_for_boxes(dout_arrived, 0);
+  wait_for_products<0>();
   hold(weight);
   weigh(0);
-  make_fragments(0, tiles);
+  make_fragments(0);
   for (int tile = 1; tile < tiles; ++tile) {
-    const int stage = tile % Layout::kStages, before = (tile - 1) % Layout::kStages;
+    slot_before = slot;
+    if (++slot == Layout::kSlots) {
+      slot = 0;
+      phase ^= 1;
+    }
     prepare_scores(tile);
-    read_shifts(stage, 0);
+    read_shifts(0);
     hold(dv);
     hold(dk);
-    begin_products();
-    start_row_product<4, kDirect>(weight, k_rows, tile_of(stage, 0));
+    start_scores(tile);
+    start_column_product<T>(dv, fragments, dout_tile(unsigned(tile - 1) % Layout::kDoutSlots));
+    start_column_product<T>(dk, dfragments, q_tile(slot_before));
     commit_products();
-    start_column_product<T>(dv, fragments, tile_of(before, 1));
-    start_column_product<T>(dk, dfragments, tile_of(before, 0));
-    commit_products();
+    wait_for_boxes(dout_arrived + unsigned(tile) % Layout::kDoutSlots,
+                   unsigned(tile) / Layout::kDoutSlots);
     wait_for_products<1>();
     hold(weight);
     weigh(0);
@@ -275,15 +366,14 @@ __global__ void __launch_bounds__(kThreads, 3)
     hold(dv);
     keep(fragments);
     keep(dfragments);
-    __syncthreads();
-    make_fragments(stage, tile - 1 + Layout::kStages);
+    make_fragments(tile);
   }
   if constexpr (kDirect) let_next_begin();
   hold(dv);
   hold(dk);
   begin_products();
-  start_column_product<T>(dv, fragments, tile_of((tiles - 1) % Layout::kStages, 1));
-  start_column_product<T>(dk, dfragments, tile_of((tiles - 1) % Layout::kStages, 0));
+  start_column_product<T>(dv, fragments, dout_tile((tiles - 1) % Layout::kDoutSlots));
+  start_column_product<T>(dk, dfragments, q_tile(slot));
   end_products();
   hold(dk);
   hold(dv);
