@@ -61,6 +61,25 @@ void dispatch_wide(const StreamColumns& columns, const VectorBuffers& v, Use use
   use(std::integral_constant<int, 0>());
 }
 
+/// Whether it is known here how the direct form's bias becomes a part of the scores, and takes but
+/// one factor of type T.
+template <class T>
+bool has_exact_ratio(const AttentionParams& p) {
+  const float ratio = p.inside ? 1.0F : 1.0F / p.scale;
+  return p.gain == nullptr && static_cast<float>(static_cast<T>(ratio)) == ratio;
+}
+
+/// Calls use(bool_constant): whether tiles of the grid are all there is, none of them lacks a
+/// token, and the ratio is exact.
+template <class T, int Wide, class Use>
+void dispatch_whole(const StreamColumns& columns, const AttentionParams& p, Use use) {
+  constexpr bool kCanBeWhole = Wide > 0 && Wide != 5 && Wide != 7;
+  if constexpr (kCanBeWhole)
+    if (columns.whole && columns.parts == 1 && columns.prefix == 0 && has_exact_ratio<T>(p))
+      return use(std::true_type());
+  use(std::false_type());
+}
+
 /// Shared memory for a launch: so much that no more blocks fit a multiprocessor than it would have
 /// if all were spread evenly. Launches overlap, and blocks settle wherever there is room first.
 inline int spread_evenly(std::int64_t blocks, int bytes) {
@@ -120,7 +139,8 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
-  const bool short_rows = Form == BiasForm::direct && s.columns.part_width <= 32;
+  const bool short_rows =
+      Form == BiasForm::direct && s.columns.part_width <= 32 && has_exact_ratio<T>(f);
   if (Form == BiasForm::direct &&
       (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.keys_x, short_rows ? 32 : 64) ||
        !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.keys_y, short_rows ? 32 : 8)))
@@ -138,8 +158,11 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =
           Form == BiasForm::direct ? g.batch_heads * s.eights.tiles : blocks;
-      launch(stream_queries_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
-             spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
+      dispatch_whole<T, Form == BiasForm::direct ? kWide : 0>(s.columns, f, [&](auto whole) {
+        launch(stream_queries_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
+               {.overlapping = true}, kThreads,
+               spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
+      });
       const auto keys = [&](auto is_short) {
         constexpr bool kShort = decltype(is_short)::value;
         launch(stream_keys_kernel<T, Form, kShort>, key_blocks, {.overlapping = true}, kThreads,

@@ -184,10 +184,15 @@ struct NoTerms {
   __device__ void next(float (&to)[2]) { to[0] = to[1] = 0.0F; }
 };
 
+/// Grid rows of a tile whose `Wide` is known.
+template <int Wide>
+inline constexpr int kTileRows = kTilePieces<Wide> / (Wide > 0 ? Wide : 1);
+
 /// Queries along rows, keys along grid columns: x_i of a lane's places stays the same from tile to
 /// tile, in registers or, where those are short, in shared memory, one panel a part of the grid. It
 /// is what the scores start from; y_i, one number a grid row, joins them when they become weights.
-template <class T, int Wide, bool InRegisters>
+/// `Exact`: the ratio is a number of type T.
+template <class T, int Wide, bool InRegisters, bool Exact = false>
 struct StreamDirect {
   static constexpr int kPieces = kTilePieces<Wide>, kStored = Wide > 0 ? Wide : kPieces;
   const StreamColumns& columns;
@@ -255,6 +260,7 @@ struct StreamDirect {
     for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {
       multiply_onto<T>(c[piece], x[0], x[1], by, kNothing);
     });
+    if constexpr (Exact) return;
     if (low == 0.0F || !at.in_grid) return;
     const std::uint32_t rest = on_diagonal<T>(low);
     for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {

@@ -88,7 +88,7 @@ struct StreamDirectGradient {
   __device__ void end_rows(float (&sum)[4], const StreamColumns::Place& at,
                            const RowsY<T, Wide>& y) {
     constexpr int kTogether = Sums::kTogether;
-    const int next = at.first_row + columns.rows_per_tile;
+    const int next = at.first_row + (Wide > 0 ? kTileRows<Wide> : columns.rows_per_tile);
     if (!at.in_grid || (next % kTogether != 0 && next < columns.down)) return;
     const Lane lane;
     const int row = at.first_row / kTogether * kTogether + 2 * lane.t;

@@ -32,7 +32,9 @@ struct StreamQueriesLayout {
   }
 };
 
-template <class T, BiasForm Form, int Wide>
+/// `Whole`: tiles of the grid are all there is, none of them lacks a token, and from bias to scores
+/// is a number of type T.
+template <class T, BiasForm Form, int Wide, bool Whole>
 __global__ void __launch_bounds__(kThreads, 3)
     stream_queries_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -47,6 +49,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto& columns = params.columns;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const Lane lane;
+  // The same for all lanes, so that branches on it are too.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
   const int row = first_row + warp_row;
 
@@ -60,8 +64,9 @@ __global__ void __launch_bounds__(kThreads, 3)
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
-  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamBackward> keys{
-      params, block, rings, arrived};
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamBackward,
+                      Whole ? kTileRows<Wide> : 0>
+      keys{params, block, rings, arrived};
   if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
   if constexpr (kDirect) RowSums<Wide>::template write<T>(ones, columns);
@@ -107,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 
   const float scale = p.scale * kLog2E;
-  [[maybe_unused]] const StreamDirect<T, Wide, false> direct(
+  [[maybe_unused]] const StreamDirect<T, Wide, false, Whole> direct(
       columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_x);
   [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
   [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(
@@ -117,6 +122,13 @@ __global__ void __launch_bounds__(kThreads, 3)
   float dq[kDirect ? 9 : 8][4] = {};  // in the direct form also y's gradient at some grid rows
   FragmentA<T> fragments[kPieces / 2];
   StreamColumns::Place at{0, 0, true};
+  const auto advance = [&] {
+    if constexpr (Whole) {
+      at.first_row += kTileRows<Wide>;
+    } else if constexpr (kDirect) {
+      columns.advance(at);
+    }
+  };
   const auto prepare_scores = [&](int tile) {
     hold(weight);
     if constexpr (kDirect) {
@@ -149,7 +161,8 @@ __global__ void __launch_bounds__(kThreads, 3)
       for (int e = 0; e < 4; ++e)
         weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, base[e / 2]));
     }
-    if (!columns.whole) mask.apply(weight, columns, kDirect ? at : columns.place(tile), 0.0F);
+    if constexpr (!Whole)
+      if (!columns.whole) mask.apply(weight, columns, kDirect ? at : columns.place(tile), 0.0F);
     hold(weight);
   };
   const auto make_fragments = [&] {
@@ -169,14 +182,15 @@ __global__ void __launch_bounds__(kThreads, 3)
         for (int piece = 2 * k; piece < 2 * k + 2; ++piece)
           direct_gradient.add_x(gradient[piece], piece);
     }
-    if constexpr (kDirect)
+    if constexpr (kDirect && !Whole)
       if (at.in_grid && at.first_row + columns.rows_per_tile >= columns.down)
         direct_gradient.end_part(at.part);
   };
   const auto start_sums = [&](int tile, const StreamColumns::Place& place) {
     if constexpr (kDirect)
-      if (place.in_grid) return direct_gradient.start_sums(dq, fragments, keys.k(tile), place);
-    start_column_product<T>(dq, fragments, keys.k(tile));
+      if (Whole || place.in_grid)
+        return direct_gradient.start_sums(dq, fragments, keys.k(tile), place);
+    if constexpr (!Whole) start_column_product<T>(dq, fragments, keys.k(tile));
   };
   const auto end_sums = [&](const StreamColumns::Place& place) {
     hold(dq);
@@ -198,7 +212,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   for (int tile = 1; tile < columns.tiles; ++tile) {
     const auto before = at;
-    if constexpr (kDirect) columns.advance(at);
+    advance();
     prepare_scores(tile);
     const auto terms = read_terms();
     hold(dq);
@@ -209,8 +223,11 @@ __global__ void __launch_bounds__(kThreads, 3)
     start_row_product(gradient, douts, keys.v(tile));
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
-    if (threadIdx.x == 0 && tile > 1) keys.load_k(tile - 2 + Layout::kKStages);
-    if (threadIdx.x == 32) keys.load_v(tile - 1 + Layout::kVStages);
+    if (warp == 0) {
+      if (tile > 1 && is_chosen()) keys.load_k(tile - 2 + Layout::kKStages);
+    } else if (warp == 1) {
+      if (is_chosen()) keys.load_v(tile - 1 + Layout::kVStages);
+    }
     wait_for_products<1>();
     weigh(tile, terms);
     wait_for_products<0>();
@@ -225,6 +242,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   start_sums(columns.tiles - 1, at);
   end_products();
   end_sums(at);
+  if constexpr (Whole) direct_gradient.end_part(0);
 
   store_rows(params.base.dq, block, g.head_size, queries, dq, p.scale,
              [&](int own) { return first_row + own < g.tokens ? first_row + own : -1; });

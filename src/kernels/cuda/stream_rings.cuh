@@ -6,7 +6,8 @@
 /// and v come and go at different times, so each has a ring and barriers of its own.
 namespace sape2::kernels::cuda {
 
-template <class T, BiasForm Form, int KStages, int VStages, class Params>
+/// `WholeRows`: where tiles of the grid are all there is, the grid rows of each; else 0.
+template <class T, BiasForm Form, int KStages, int VStages, class Params, int WholeRows = 0>
 struct KeyValueRings {
   static constexpr int kTile = kStreamTile;
   const Params& params;
@@ -46,7 +47,10 @@ struct KeyValueRings {
                        const CUtensorMap& prefix) const {
     const auto& columns = params.columns;
     if (number >= columns.tiles) return;
-    if constexpr (Form == BiasForm::direct) {
+    if constexpr (WholeRows > 0) {
+      expect_bytes(barrier, columns.width * 128);
+      copy_box(to.data, grid, {0, 0, number * WholeRows, block.head, block.image}, barrier);
+    } else if constexpr (Form == BiasForm::direct) {
       const auto at = columns.place(number);
       expect_bytes(barrier, keys_box_bytes(columns, at));
       copy_box(to.data, at.in_grid ? grid : prefix, keys_box(block, columns, at), barrier);
