@@ -74,13 +74,15 @@ struct StreamDirectGradient {
   __device__ void start_sums(float (&dq)[9][4], const FragmentA<T> (&gradient)[kPieces / 2],
                              const Tile<T>& keys, const StreamColumns::Place& at) const {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    const std::uint32_t from = shared_address(keys.data);
+    // The name's lower half: where the keys begin and, 2¹⁶ times, how far behind them the ones lie.
+    const std::uint32_t from = shared_address(keys.data) / 16;
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) {
-      const std::uint32_t place = from + k * Sums::kBytes;
-      const std::uint32_t ahead = ones + Sums::eight(at.first_row, k) * 16 - place;
+      const std::uint32_t place = from + k * Sums::kBytes / 16;
+      const std::uint32_t behind = ones / 16 + Sums::eight(at.first_row, k);
+      const std::uint32_t lower = (behind << 16) - place * 0xffffu;
       register_column_product<T>(dq, gradient[k],
-                                 descriptor(place) + (std::uint64_t(ahead / 16 - 1) << 16));
+                                 (descriptor(0) & ~std::uint64_t{0xffffffffu}) | lower);
     }
 #endif
   }

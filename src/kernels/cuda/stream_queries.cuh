@@ -16,9 +16,12 @@ struct StreamQueriesLayout {
   static constexpr int kKStages = 3, kVStages = 2;
   static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
-  static constexpr int kScratch = kRowTile * 4;
-  static constexpr int kOnes = kDirect ? RowSums<0>::kBytes : 0;
+  static constexpr int kOnesBytes = kDirect ? RowSums<0>::kBytes : 0;
   static constexpr int kBarriers = kKStages + kVStages + 1;
+  // Places from the beginning; those behind which sizes are known at run time only come last.
+  static constexpr int kRings = kRowBytes, kOnes = kRings + kRingBytes;
+  static constexpr int kScratch = kOnes + kOnesBytes, kArrived = kScratch + kRowTile * 4;
+  static constexpr int kPanels = round_up(kArrived + kBarriers * 8, kSharedAlignment);
   // The direct form's vectors: of x a panel for each part of the grid's columns.
   __host__ __device__ static int x_panels(const StreamColumns& columns) {
     return kDirect ? columns.parts : 0;
@@ -27,8 +30,7 @@ struct StreamQueriesLayout {
     return kDirect ? (columns.down + 63) / 64 : 0;
   }
   __host__ __device__ static int bytes(const StreamColumns& columns) {
-    return kRowBytes + kRingBytes + (x_panels(columns) + y_panels(columns)) * kStreamTile + kOnes +
-           kScratch + kBarriers * 8;
+    return kPanels + (x_panels(columns) + y_panels(columns)) * kStreamTile;
   }
 };
 
@@ -55,14 +57,14 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int row = first_row + warp_row;
 
   unsigned char* const rows = queries_memory;
-  unsigned char* const rings = rows + Layout::kRowBytes;
-  unsigned char* const panels_x = rings + Layout::kRingBytes;
-  const int x_panels = Layout::x_panels(columns), y_panels = Layout::y_panels(columns);
-  unsigned char* const panels_y = panels_x + x_panels * kStreamTile;
-  unsigned char* const ones = panels_y + y_panels * kStreamTile;
-  float* const scratch = reinterpret_cast<float*>(ones + Layout::kOnes);
-  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(scratch + Layout::kScratch / 4);
+  unsigned char* const rings = queries_memory + Layout::kRings;
+  unsigned char* const ones = queries_memory + Layout::kOnes;
+  float* const scratch = reinterpret_cast<float*>(queries_memory + Layout::kScratch);
+  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(queries_memory + Layout::kArrived);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
+  const int x_panels = Layout::x_panels(columns), y_panels = Layout::y_panels(columns);
+  unsigned char* const panels_x = queries_memory + Layout::kPanels;
+  unsigned char* const panels_y = panels_x + (Whole ? 1 : x_panels) * kStreamTile;
   const Tile<T> queries{rows, kRowTile, 64}, douts{rows + kStreamTile, kRowTile, 64};
   const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamBackward,
                       Whole ? kTileRows<Wide> : 0>
