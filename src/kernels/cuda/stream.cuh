@@ -139,11 +139,12 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
-  const bool short_rows =
-      Form == BiasForm::direct && s.columns.part_width <= 32 && has_exact_ratio<T>(f);
+  const bool is_short = Form == BiasForm::direct && g.cols <= 32 && has_exact_ratio<T>(f);
+  if (is_short && (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.short_x, 32) ||
+                   !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.short_y, 32)))
+    return false;
   if (Form == BiasForm::direct &&
-      (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.keys_x, short_rows ? 32 : 64) ||
-       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.keys_y, short_rows ? 32 : 8)))
+      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
@@ -163,13 +164,13 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
                {.overlapping = true}, kThreads,
                spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
       });
-      const auto keys = [&](auto is_short) {
-        constexpr bool kShort = decltype(is_short)::value;
+      const auto keys = [&](auto are_short) {
+        constexpr bool kShort = decltype(are_short)::value;
         launch(stream_keys_kernel<T, Form, kShort>, key_blocks, {.overlapping = true}, kThreads,
                spread_evenly(key_blocks, StreamKeysLayout<Form, kShort>::kBytes), stream, s);
       };
       if constexpr (Form == BiasForm::direct)
-        if (short_rows) return keys(std::true_type());
+        if (is_short) return keys(std::true_type());
       keys(std::false_type());
     }
   });

@@ -31,7 +31,8 @@ struct StreamBackward {
   CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
-  CUtensorMap keys_x, keys_y;      // the same as the keys' pass wants them
+  CUtensorMap short_x, short_y;    // 32 entries of both, in rows as short as that
+  CUtensorMap y_eight;             // eight entries of their y
 };
 
 /// Tiles' slots along columns, as many as along rows.

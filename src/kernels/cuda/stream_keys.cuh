@@ -172,6 +172,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto q_tile = [&](int slot) { return matrix(Layout::kQ + slot * kStreamTile); };
   const auto dout_tile = [&](int slot) { return matrix(Layout::kDout + slot * kStreamTile); };
 
+  const CUtensorMap& map_x = Short ? params.short_x : params.x;
+  const CUtensorMap& map_y = Short ? params.short_y : params.y_eight;
   StreamEights::Place own{};  // of the first eight
   if constexpr (kDirect) own = keys.place(block.row_tile, 0);
   const int first_row = block.row_tile * kRowTile;
@@ -183,9 +185,9 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto load_vectors = [&](int tile, int slot) {
     if constexpr (kDirect) {
       const int at = unsigned(tile) % Layout::kVectorSlots, first = tile * kRowTile;
-      copy_box(keys_memory + Layout::kX + at * Layout::kXBytes, params.keys_x,
+      copy_box(keys_memory + Layout::kX + at * Layout::kXBytes, map_x,
                block.vectors(first, own.part * keys.part_width), arrived + slot);
-      copy_box(keys_memory + Layout::kY + at * Layout::kYBytes, params.keys_y,
+      copy_box(keys_memory + Layout::kY + at * Layout::kYBytes, map_y,
                block.vectors(first, own.row / 8 * 8), arrived + slot);
     }
   };
@@ -202,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   if (threadIdx.x == 0) {
     prefetch_maps(params.k_rows, params.v_rows, params.q, params.dout, params.notes);
-    if constexpr (kDirect) prefetch_maps(params.keys_x, params.keys_y);
+    if constexpr (kDirect) prefetch_maps(map_x, map_y);
     for (int i = 0; i < Layout::kSlots; ++i) prepare_barrier(arrived + i);
     for (int i = 0; i < Layout::kDoutSlots; ++i) prepare_barrier(dout_arrived + i);
     prepare_barrier(rows_arrived);

@@ -44,6 +44,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
+  using Short = ShortDirect<T, Wide>;
+  constexpr bool kShort = Whole && Short::kServes;
   // Aligned by the compiler: three blocks leave no room to do so here.
   extern __shared__ __align__(kSharedAlignment) unsigned char queries_memory[];
   const AttentionParams& p = params.base.forward;
@@ -72,6 +74,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
   if constexpr (kDirect) RowSums<Wide>::template write<T>(ones, columns);
+  unsigned char* const matrix = panels_x + Short::kBytes;
+  if constexpr (kShort) Short::write_matrix(matrix, bias_ratio(p, block.head));
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.dout, params.k, params.v);
     if constexpr (kDirect) prefetch_maps(params.x, params.y);
@@ -81,12 +85,17 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   wait_for_previous();
   if (threadIdx.x == 0) {
-    expect_bytes(rows_arrived, Layout::kRowBytes + (x_panels + y_panels) * kStreamTile);
+    expect_bytes(rows_arrived, Layout::kRowBytes + y_panels * kStreamTile +
+                                   (kShort ? Short::kBytes : x_panels * kStreamTile));
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
     copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
-    for (int panel = 0; panel < x_panels; ++panel)
-      copy_box(panels_x + panel * kStreamTile, params.x,
-               block.vectors(first_row, panel * columns.part_width), rows_arrived);
+    if constexpr (kShort) {
+      copy_box(panels_x, params.short_x, block.vectors(first_row), rows_arrived);
+    } else {
+      for (int panel = 0; panel < x_panels; ++panel)
+        copy_box(panels_x + panel * kStreamTile, params.x,
+                 block.vectors(first_row, panel * columns.part_width), rows_arrived);
+    }
     for (int panel = 0; panel < y_panels; ++panel)
       copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                rows_arrived);
@@ -133,12 +142,18 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   const auto prepare_scores = [&](int tile) {
     hold(weight);
-    if constexpr (kDirect) {
+    if constexpr (kDirect && !kShort) {
       direct.start(weight, at);
       hold(weight);
     }
     keys.await_k(tile);
     keys.await_v(tile);
+  };
+  const auto start_scores = [&](int tile) {
+    begin_products();
+    if constexpr (kShort) Short::start(weight, panels_x, matrix);
+    start_row_product<4, kDirect>(weight, queries, keys.k(tile));
+    commit_products();
   };
   // Read before products start: beside those memory answers slowly.
   const auto read_terms = [&] {
@@ -202,9 +217,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   wait_for_boxes(rows_arrived, 0);
   prepare_scores(0);
   const auto first_terms = read_terms();
-  begin_products();
-  start_row_product<4, kDirect>(weight, queries, keys.k(0));
-  commit_products();
+  start_scores(0);
   start_row_product(gradient, douts, keys.v(0));
   commit_products();
   wait_for_products<1>();
@@ -218,9 +231,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     prepare_scores(tile);
     const auto terms = read_terms();
     hold(dq);
-    begin_products();
-    start_row_product<4, kDirect>(weight, queries, keys.k(tile));
-    commit_products();
+    start_scores(tile);
     start_sums(tile - 1, before);
     start_row_product(gradient, douts, keys.v(tile));
     commit_products();
@@ -234,8 +245,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     weigh(tile, terms);
     wait_for_products<0>();
     keep(fragments);
-    end_sums(before);
     make_fragments();
+    end_sums(before);
     __syncthreads();
   }
   if constexpr (kDirect) let_next_begin();
