@@ -111,8 +111,11 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       launch(stream_distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
              StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
-      launch(stream_forward_kernel<T, Form, kWide>, blocks, {.overlapping = true}, kThreads,
-             spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
+      dispatch_whole<T, Form == BiasForm::direct ? kWide : 0>(s.columns, p, [&](auto whole) {
+        launch(stream_forward_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
+               {.overlapping = true}, kThreads,
+               spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
+      });
     }
   });
   return true;

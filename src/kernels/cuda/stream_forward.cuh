@@ -14,11 +14,14 @@ struct StreamForwardLayout {
   static constexpr int kKStages = 2, kVStages = 2;
   static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
   static constexpr int kBarriers = kKStages + kVStages + 1;
+  // Places from the beginning; those behind which sizes are known at run time only come last.
+  static constexpr int kRings = kStreamTile, kArrived = kRings + kRingBytes;
+  static constexpr int kPanels = round_up(kArrived + kBarriers * 8, kSharedAlignment);
   __host__ __device__ static int y_panels(const StreamColumns& columns) {
     return Form == BiasForm::direct ? (columns.down + 63) / 64 : 0;
   }
   __host__ __device__ static int bytes(const StreamColumns& columns) {
-    return kSharedAlignment + (1 + y_panels(columns)) * kStreamTile + kRingBytes + kBarriers * 8;
+    return kPanels + y_panels(columns) * kStreamTile;
   }
 };
 
@@ -64,7 +67,8 @@ struct ScoreSoftmax : LazySoftmax {
 template <BiasForm Form, int Wide>
 inline constexpr int kForwardBlocks = Form == BiasForm::none || kTilePieces<Wide> < 8 ? 4 : 3;
 
-template <class T, BiasForm Form, int Wide>
+/// `Whole`: as in the queries' pass of backward.
+template <class T, BiasForm Form, int Wide, bool Whole>
 __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -72,22 +76,25 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
-  extern __shared__ unsigned char unaligned[];
+  extern __shared__ __align__(kSharedAlignment) unsigned char forward_memory[];
   const AttentionParams& p = params.base;
   const auto& g = p.geometry;
   const auto& columns = params.columns;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const Lane lane;
+  // The same for all lanes, so that branches on it are too.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
 
-  unsigned char* const rows = aligned_shared(unaligned);
-  unsigned char* const rings = rows + kStreamTile;
-  unsigned char* const panels_y = rings + Layout::kRingBytes;
+  unsigned char* const rows = forward_memory;
+  unsigned char* const rings = forward_memory + Layout::kRings;
+  unsigned char* const panels_y = forward_memory + Layout::kPanels;
   const int y_panels = Layout::y_panels(columns);
-  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(panels_y + y_panels * kStreamTile);
+  CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(forward_memory + Layout::kArrived);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
-  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward> keys{
-      params, block, rings, arrived};
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward,
+                      Whole ? kTileRows<Wide> : 0>
+      keys{params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
@@ -113,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
       copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                rows_arrived);
 
-  [[maybe_unused]] StreamDirect<T, Wide, true> direct(
+  [[maybe_unused]] StreamDirect<T, Wide, true, Whole> direct(
       columns, kDirect ? bias_ratio(p, block.head) : 0.0F, nullptr);
   [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
   [[maybe_unused]] const float y_factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
@@ -133,15 +140,18 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   const auto prepare_scores = [&] {
     hold(scores);
     if constexpr (kDirect) {
-      if (at.in_grid && at.first_row == 0)
-        direct.begin_part(p, block, first_row + warp_row, at.part);
+      if constexpr (!Whole)
+        if (at.in_grid && at.first_row == 0)
+          direct.begin_part(p, block, first_row + warp_row, at.part);
       direct.start(scores, at);
       hold(scores);
     }
   };
   const auto weigh = [&](int tile, const auto& terms) {
     hold(scores);
-    if (!columns.whole) mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
+    if constexpr (!Whole)
+      if (!columns.whole)
+        mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
     softmax.weigh_tile(weights, scores, terms);
     hold(weights);
   };
@@ -158,7 +168,11 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
   const auto attend = [&](int tile) {
-    if constexpr (kDirect) columns.advance(at);
+    if constexpr (Whole) {
+      at.first_row += kTileRows<Wide>;
+    } else if constexpr (kDirect) {
+      columns.advance(at);
+    }
     prepare_scores();
     const auto terms = read_terms();  // before products start, beside which memory answers slowly
     keys.await_k(tile);
@@ -170,8 +184,11 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     start_column_product<T>(out, fragments, keys.v(tile - 1));
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
-    if (threadIdx.x == 0) keys.load_k(tile - 1 + Layout::kKStages);
-    if (threadIdx.x == 32 && tile > 1) keys.load_v(tile - 2 + Layout::kVStages);
+    if (warp == 0) {
+      if (is_chosen()) keys.load_k(tile - 1 + Layout::kKStages);
+    } else if (warp == 1) {
+      if (tile > 1 && is_chosen()) keys.load_v(tile - 2 + Layout::kVStages);
+    }
     wait_for_products<1>();
     weigh(tile, terms);
     wait_for_products<0>();
@@ -182,6 +199,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   };
 
   wait_for_boxes(rows_arrived, 0);
+  if constexpr (Whole) direct.begin_part(p, block, first_row + warp_row, 0);
   prepare_scores();
   keys.await_k(0);
   begin_products();
