@@ -191,6 +191,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     }
     wait_for_products<1>();
     weigh(tile, terms);
+    stay_in_order();
     wait_for_products<0>();
     hold(out);
     keep(fragments);

@@ -164,10 +164,10 @@ __global__ void __launch_bounds__(kThreads, 3)
     }
   };
   // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
-  const auto weigh = [&](int tile, auto terms) {
-    hold(weight);
+  constexpr int kAtOnce = kPieces;  // pieces weighed while products go on
+  const auto weigh_pieces = [&](int first, int last, auto& terms) {
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
+    for (int piece = first; piece < last; ++piece) {
       float base[2] = {-shift[0], -shift[1]};
       if constexpr (kDirect) {
         terms.next(base);
@@ -178,9 +178,16 @@ __global__ void __launch_bounds__(kThreads, 3)
       for (int e = 0; e < 4; ++e)
         weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, base[e / 2]));
     }
+  };
+  const auto weigh = [&](int tile, auto& terms) {
+    hold(weight);
+    weigh_pieces(0, kAtOnce, terms);
     if constexpr (!Whole)
       if (!columns.whole) mask.apply(weight, columns, kDirect ? at : columns.place(tile), 0.0F);
     hold(weight);
+    if constexpr (Whole) stay_in_order();
+    wait_for_products<0>();
+    weigh_pieces(kAtOnce, kPieces, terms);
   };
   const auto make_fragments = [&] {
     hold(gradient);
@@ -216,20 +223,19 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   wait_for_boxes(rows_arrived, 0);
   prepare_scores(0);
-  const auto first_terms = read_terms();
+  auto first_terms = read_terms();
   start_scores(0);
   start_row_product(gradient, douts, keys.v(0));
   commit_products();
   wait_for_products<1>();
   weigh(0, first_terms);
-  wait_for_products<0>();
   make_fragments();
   __syncthreads();
   for (int tile = 1; tile < columns.tiles; ++tile) {
     const auto before = at;
     advance();
     prepare_scores(tile);
-    const auto terms = read_terms();
+    auto terms = read_terms();
     hold(dq);
     start_scores(tile);
     start_sums(tile - 1, before);
@@ -243,7 +249,6 @@ __global__ void __launch_bounds__(kThreads, 3)
     }
     wait_for_products<1>();
     weigh(tile, terms);
-    wait_for_products<0>();
     keep(fragments);
     make_fragments();
     end_sums(before);
