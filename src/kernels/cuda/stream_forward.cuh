@@ -110,6 +110,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
     keys.load_first();
+    if constexpr (!kDirect) keys.load_following();
   };
   // The launch before made the vectors; without any it may be another call's.
   if constexpr (kDirect) load_tokens();
@@ -179,9 +180,9 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     keys.await_v(tile - 1);
     hold(out);
     begin_products();
-    start_row_product<4, kDirect>(scores, queries, keys.k(tile));
+    start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
     commit_products();
-    start_column_product<T>(out, fragments, keys.v(tile - 1));
+    start_column_product<T>(out, fragments, keys.v_matrix(tile - 1));
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
     if (warp == 0) {
@@ -191,7 +192,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     }
     wait_for_products<1>();
     weigh(tile, terms);
-    stay_in_order();
+    if constexpr (kDirect) stay_in_order();
     wait_for_products<0>();
     hold(out);
     keep(fragments);
@@ -204,8 +205,11 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   prepare_scores();
   keys.await_k(0);
   begin_products();
-  start_row_product<4, kDirect>(scores, queries, keys.k(0));
-  end_products();
+  start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(0));
+  commit_products();
+  if constexpr (kDirect)
+    if (threadIdx.x == 0) keys.load_following();
+  wait_for_products<0>();
   weigh(0, read_terms());
   finish_weights();
   __syncthreads();
@@ -220,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   keys.await_v(columns.tiles - 1);
   hold(out);
   begin_products();
-  start_column_product<T>(out, fragments, keys.v(columns.tiles - 1));
+  start_column_product<T>(out, fragments, keys.v_matrix(columns.tiles - 1));
   end_products();
   hold(out);
 

@@ -196,9 +196,9 @@ __global__ void __launch_bounds__(kThreads, 3)
     copy_box(keys_memory + Layout::kNotes + slot * Layout::kNoteBytes, params.notes,
              block.notes(tile * kRowTile, 2), arrived + slot);
   };
-  const auto load_dout = [&](int tile) {
+  const auto load_dout = [&](int tile, int bytes = kStreamTile) {
     const int slot = unsigned(tile) % Layout::kDoutSlots;
-    expect_bytes(dout_arrived + slot, kStreamTile);
+    expect_bytes(dout_arrived + slot, bytes);
     copy_box(keys_memory + Layout::kDout + slot * kStreamTile, params.dout,
              block.tokens(tile * kRowTile), dout_arrived + slot);
   };
@@ -211,34 +211,50 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
   publish_to_copy_engine();
   __syncthreads();
+  // All blocks begin at once, and memory serves them for longer than a tile takes: what the first
+  // tile needs comes first, and the rest when that is there.
   if (is_chosen()) {
     if (warp == 0) {
-      expect_bytes(rows_arrived, 2 * kStreamTile);
-      if constexpr (!kDirect) {
+      expect_bytes(rows_arrived, kStreamTile);
+      if constexpr (!kDirect)
         copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
-        copy_box(v_rows.data, params.v_rows, block.tokens(first_row), rows_arrived);
-      }
     }
     // An eight's last rows may be other keys', and nobody reads what comes of them.
-    if constexpr (kDirect)
-      for (int eight = 2 * warp; eight < 2 * warp + 2; ++eight) {
-        const auto box = block.tokens(keys.first_token(keys.place(block.row_tile, eight)));
-        copy_box(k_rows.data + eight * 1024, params.k_rows, box, rows_arrived);
-        copy_box(v_rows.data + eight * 1024, params.v_rows, box, rows_arrived);
-      }
-    // Vectors have fewer slots: those of the last of these tiles come when one is free.
-    constexpr int kFirst =
-        Layout::kSlots < Layout::kVectorSlots ? Layout::kSlots : Layout::kVectorSlots;
-    if (warp == 1)
-      for (int tile = 0; tile < min(Layout::kSlots, tiles); ++tile) load_q(tile, tile);
-    if (warp == 2)
-      for (int tile = 0; tile < min(kFirst, tiles); ++tile) load_vectors(tile, tile);
-    if (warp == 3)
-      for (int tile = 0; tile < min(Layout::kDoutSlots, tiles); ++tile) load_dout(tile);
+    const auto load_eights = [&](const Tile<T>& to, const CUtensorMap& map, CopyBarrier* barrier) {
+      for (int eight = 2 * warp; eight < 2 * warp + 2; ++eight)
+        copy_box(to.data + eight * 1024, map,
+                 block.tokens(keys.first_token(keys.place(block.row_tile, eight))), barrier);
+    };
+    if constexpr (kDirect) load_eights(k_rows, params.k_rows, rows_arrived);
+    if (warp == 1) load_q(0, 0);
+    if (warp == 2) load_vectors(0, 0);
+    if (warp == 3) load_dout(0, 2 * kStreamTile);  // with v
+    if constexpr (kDirect) {
+      load_eights(v_rows, params.v_rows, dout_arrived);
+    } else if (warp == 3) {
+      copy_box(v_rows.data, params.v_rows, block.tokens(first_row), dout_arrived);
+    }
   }
   wait_for_previous();
-  if (warp == 0 && is_chosen())
-    for (int tile = 0; tile < min(Layout::kSlots, tiles); ++tile) load_notes(tile, tile);
+  if (warp == 0 && is_chosen()) load_notes(0, 0);
+  constexpr bool kLater = !kDirect || Short;  // whether registers are left then
+  const auto load_following = [&] {
+#pragma unroll
+    for (int tile = 1; tile < Layout::kSlots; ++tile) {
+      if (tile >= tiles) continue;
+      // Vectors have fewer slots: those of the last of these tiles come when one is free.
+      if (warp == 0) {
+        if (is_chosen()) load_notes(tile, tile);
+      } else if (warp == 1) {
+        if (is_chosen()) load_q(tile, tile);
+      } else if (warp == 2) {
+        if (tile < Layout::kVectorSlots && is_chosen()) load_vectors(tile, tile);
+      } else {
+        if (tile < Layout::kDoutSlots && is_chosen()) load_dout(tile);
+      }
+    }
+  };
+  if constexpr (!kLater) load_following();
 
   const float scale = p.scale * kLog2E;
   const float ratio = kDirect ? bias_ratio(p, block.head) : 0.0F;
@@ -339,6 +355,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   prepare_scores(0);
   read_shifts(0);
   start_scores(0);
+  if constexpr (kLater) load_following();
   wait_for_boxes(dout_arrived, 0);
   wait_for_products<0>();
   hold(weight);

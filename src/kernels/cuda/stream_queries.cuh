@@ -88,7 +88,6 @@ __global__ void __launch_bounds__(kThreads, 3)
     expect_bytes(rows_arrived, Layout::kRowBytes + y_panels * kStreamTile +
                                    (kShort ? Short::kBytes : x_panels * kStreamTile));
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
-    copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
     if constexpr (kShort) {
       copy_box(panels_x, params.short_x, block.vectors(first_row), rows_arrived);
     } else {
@@ -96,31 +95,34 @@ __global__ void __launch_bounds__(kThreads, 3)
         copy_box(panels_x + panel * kStreamTile, params.x,
                  block.vectors(first_row, panel * columns.part_width), rows_arrived);
     }
+    copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
+    keys.load_first();
     for (int panel = 0; panel < y_panels; ++panel)
       copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                rows_arrived);
-    keys.load_first();
   }
-
-  // Read before it is needed: the next step waits for memory too.
+  // Read before they are needed.
   SoftmaxRow softmax[2] = {{INFINITY, 1.0F}, {INFINITY, 1.0F}};
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     if (row + 8 * half < g.tokens)
       softmax[half] = p.softmax[block.batch_head * g.tokens + row + 8 * half];
-  // dout · out of the rows, for this pass and the next.
-  rows_delta<T, 64>(params.base, block.image, block.head, first_row, scratch);
-  __syncthreads();
+  const TileDelta<T> rows_delta(params.base, block.image, block.head, first_row);
   float shift[2], delta[2];
+  // log2(Σ e^logit) and dout · out of the rows, for this pass and the next.
+  const auto note_rows = [&] {
+    rows_delta.write(douts, scratch);
+    __syncthreads();
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    shift[half] = softmax[half].maximum * kLog2E + log_of_2(softmax[half].sum);
-    delta[half] = scratch[warp_row + 8 * half];
-    if (lane.t == 0)
-      reinterpret_cast<float2*>(
-          params.base.delta)[block.batch_head * g.padded_tokens + row + 8 * half] =
-          make_float2(shift[half], delta[half]);
-  }
+    for (int half = 0; half < 2; ++half) {
+      shift[half] = softmax[half].maximum * kLog2E + log_of_2(softmax[half].sum);
+      delta[half] = scratch[warp_row + 8 * half];
+      if (lane.t == 0)
+        reinterpret_cast<float2*>(
+            params.base.delta)[block.batch_head * g.padded_tokens + row + 8 * half] =
+            make_float2(shift[half], delta[half]);
+    }
+  };
 
   const float scale = p.scale * kLog2E;
   [[maybe_unused]] const StreamDirect<T, Wide, false, Whole> direct(
@@ -152,8 +154,12 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto start_scores = [&](int tile) {
     begin_products();
     if constexpr (kShort) Short::start(weight, panels_x, matrix);
-    start_row_product<4, kDirect>(weight, queries, keys.k(tile));
+    start_row_product<T, 4, kDirect>(weight, descriptor(shared_address(queries.data)),
+                                     keys.k_matrix(tile));
     commit_products();
+  };
+  const auto start_dweights = [&](int tile) {
+    start_row_product<T>(gradient, descriptor(shared_address(douts.data)), keys.v_matrix(tile));
   };
   // Read before products start: beside those memory answers slowly.
   const auto read_terms = [&] {
@@ -164,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     }
   };
   // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
-  constexpr int kAtOnce = kPieces;  // pieces weighed while products go on
+  constexpr int kAtOnce = Whole ? kPieces / 2 : kPieces;  // pieces weighed while products go on
   const auto weigh_pieces = [&](int first, int last, auto& terms) {
 #pragma unroll
     for (int piece = first; piece < last; ++piece) {
@@ -225,8 +231,10 @@ __global__ void __launch_bounds__(kThreads, 3)
   prepare_scores(0);
   auto first_terms = read_terms();
   start_scores(0);
-  start_row_product(gradient, douts, keys.v(0));
+  start_dweights(0);
   commit_products();
+  if (threadIdx.x == 0) keys.load_following();
+  note_rows();
   wait_for_products<1>();
   weigh(0, first_terms);
   make_fragments();
@@ -239,7 +247,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     hold(dq);
     start_scores(tile);
     start_sums(tile - 1, before);
-    start_row_product(gradient, douts, keys.v(tile));
+    start_dweights(tile);
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
     if (warp == 0) {

@@ -21,6 +21,13 @@ struct KeyValueRings {
   __device__ Tile<T> v(int number) const {
     return {data + (KStages + unsigned(number) % VStages) * kTile, kRowTile, 64};
   }
+  /// The matrix unit's names for them.
+  __device__ std::uint64_t k_matrix(int number) const {
+    return descriptor(shared_address(data) + unsigned(number) % KStages * kTile);
+  }
+  __device__ std::uint64_t v_matrix(int number) const {
+    return descriptor(shared_address(data) + (KStages + unsigned(number) % VStages) * kTile);
+  }
   __device__ void await_k(int number) const {
     wait_for_boxes(arrived + unsigned(number) % KStages, unsigned(number) / KStages);
   }
@@ -35,8 +42,14 @@ struct KeyValueRings {
     load(v(number), arrived + KStages + unsigned(number) % VStages, number, params.v,
          params.v_prefix);
   }
+  /// All blocks begin at once, and memory serves them for longer than a tile takes: so the first
+  /// tile's come first, and the others when they are there.
   __device__ void load_first() const {
-    for (int number = 0; number < max(KStages, VStages); ++number) {
+    load_k(0);
+    load_v(0);
+  }
+  __device__ void load_following() const {
+    for (int number = 1; number < max(KStages, VStages); ++number) {
       if (number < KStages) load_k(number);
       if (number < VStages) load_v(number);
     }
