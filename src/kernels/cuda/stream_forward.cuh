@@ -108,8 +108,10 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   const auto load_tokens = [&] {
     if (threadIdx.x != 0) return;
     expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
+    // What is needed first comes first: all blocks begin at once, and memory takes a while.
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
-    keys.load_first();
+    keys.load_k(0);
+    keys.load_v(0);
     if constexpr (!kDirect) keys.load_following();
   };
   // The launch before made the vectors; without any it may be another call's.

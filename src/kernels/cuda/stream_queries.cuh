@@ -17,7 +17,7 @@ struct StreamQueriesLayout {
   static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
   static constexpr int kOnesBytes = kDirect ? RowSums<0>::kBytes : 0;
-  static constexpr int kBarriers = kKStages + kVStages + 1;
+  static constexpr int kBarriers = kKStages + kVStages + 2;
   // Places from the beginning; those behind which sizes are known at run time only come last.
   static constexpr int kRings = kRowBytes, kOnes = kRings + kRingBytes;
   static constexpr int kScratch = kOnes + kOnesBytes, kArrived = kScratch + kRowTile * 4;
@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   unsigned char* const ones = queries_memory + Layout::kOnes;
   float* const scratch = reinterpret_cast<float*>(queries_memory + Layout::kScratch);
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(queries_memory + Layout::kArrived);
-  CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
+  CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 2;
+  CopyBarrier* const dout_arrived = rows_arrived + 1;
   const int x_panels = Layout::x_panels(columns), y_panels = Layout::y_panels(columns);
   unsigned char* const panels_x = queries_memory + Layout::kPanels;
   unsigned char* const panels_y = panels_x + (Whole ? 1 : x_panels) * kStreamTile;
@@ -85,9 +86,11 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   wait_for_previous();
   if (threadIdx.x == 0) {
-    expect_bytes(rows_arrived, Layout::kRowBytes + y_panels * kStreamTile +
-                                   (kShort ? Short::kBytes : x_panels * kStreamTile));
+    // What is needed first comes first: all blocks begin at once, and memory takes a while.
+    expect_bytes(rows_arrived,
+                 (1 + y_panels) * kStreamTile + (kShort ? Short::kBytes : x_panels * kStreamTile));
     copy_box(queries.data, params.q, block.tokens(first_row), rows_arrived);
+    keys.load_k(0);
     if constexpr (kShort) {
       copy_box(panels_x, params.short_x, block.vectors(first_row), rows_arrived);
     } else {
@@ -95,11 +98,12 @@ __global__ void __launch_bounds__(kThreads, 3)
         copy_box(panels_x + panel * kStreamTile, params.x,
                  block.vectors(first_row, panel * columns.part_width), rows_arrived);
     }
-    copy_box(douts.data, params.dout, block.tokens(first_row), rows_arrived);
-    keys.load_first();
     for (int panel = 0; panel < y_panels; ++panel)
       copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
                rows_arrived);
+    expect_bytes(dout_arrived, kStreamTile);
+    copy_box(douts.data, params.dout, block.tokens(first_row), dout_arrived);
+    keys.load_v(0);
   }
   // Read before they are needed.
   SoftmaxRow softmax[2] = {{INFINITY, 1.0F}, {INFINITY, 1.0F}};
@@ -149,7 +153,6 @@ __global__ void __launch_bounds__(kThreads, 3)
       hold(weight);
     }
     keys.await_k(tile);
-    keys.await_v(tile);
   };
   const auto start_scores = [&](int tile) {
     begin_products();
@@ -170,7 +173,9 @@ __global__ void __launch_bounds__(kThreads, 3)
     }
   };
   // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
-  constexpr int kAtOnce = Whole ? kPieces / 2 : kPieces;  // pieces weighed while products go on
+  // Pieces weighed while products go on; in short rows the compiler may choose.
+  constexpr bool kInOrder = Whole && !kShort;
+  constexpr int kAtOnce = kInOrder ? kPieces / 2 : kPieces;
   const auto weigh_pieces = [&](int first, int last, auto& terms) {
 #pragma unroll
     for (int piece = first; piece < last; ++piece) {
@@ -191,7 +196,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (!Whole)
       if (!columns.whole) mask.apply(weight, columns, kDirect ? at : columns.place(tile), 0.0F);
     hold(weight);
-    if constexpr (Whole) stay_in_order();
+    if constexpr (kInOrder) stay_in_order();
     wait_for_products<0>();
     weigh_pieces(kAtOnce, kPieces, terms);
   };
@@ -231,6 +236,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   prepare_scores(0);
   auto first_terms = read_terms();
   start_scores(0);
+  wait_for_boxes(dout_arrived, 0);
+  keys.await_v(0);
   start_dweights(0);
   commit_products();
   if (threadIdx.x == 0) keys.load_following();
@@ -243,6 +250,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     const auto before = at;
     advance();
     prepare_scores(tile);
+    keys.await_v(tile);
     auto terms = read_terms();
     hold(dq);
     start_scores(tile);

@@ -42,12 +42,7 @@ struct KeyValueRings {
     load(v(number), arrived + KStages + unsigned(number) % VStages, number, params.v,
          params.v_prefix);
   }
-  /// All blocks begin at once, and memory serves them for longer than a tile takes: so the first
-  /// tile's come first, and the others when they are there.
-  __device__ void load_first() const {
-    load_k(0);
-    load_v(0);
-  }
+  /// All but the first tile.
   __device__ void load_following() const {
     for (int number = 1; number < max(KStages, VStages); ++number) {
       if (number < KStages) load_k(number);
