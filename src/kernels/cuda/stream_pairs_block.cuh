@@ -52,16 +52,44 @@ struct StreamPairsLayout {
   __host__ __device__ static constexpr int own(int part) {
     return kRows + (part <= k ? part * kVectorBytes : kFirstBytes + (part - q) * kStreamTile);
   }
-  /// Where a tile's part begins.
-  __host__ __device__ static constexpr int other(int tile, int part) {
-    if (part <= k) return kFirst + tile % kFirstStages * kFirstBytes + part * kVectorBytes;
-    return kRest + tile % kRestStages * kRestBytes + (part - q) * kStreamTile;
+  /// Where a tile's part begins, in the first stage of its ring.
+  __host__ __device__ static constexpr int other(int part) {
+    return part <= k ? kFirst + part * kVectorBytes : kRest + (part - q) * kStreamTile;
   }
-  /// Where an item lies.
-  __host__ __device__ static constexpr int place(int tile, PairItem item) {
-    if (!kHasAllSlots && item == PairItem::omega_x) return other(tile, v);
+  /// Where an item lies; ω along x without a slot of its own, in the first stage.
+  __host__ __device__ static constexpr int place(PairItem item) {
+    if (!kHasAllSlots && item == PairItem::omega_x) return other(v);
     if (!kHasAllSlots && item == PairItem::omega_y) item = PairItem::query_gradients;
     return kItems + static_cast<int>(item) * kStreamTile;
+  }
+};
+
+/// Where a tile lies in the two rings, counted on from tile to tile: dividing for every product
+/// takes longer than the product.
+template <int Steps>
+struct PairTile {
+  using Layout = StreamPairsLayout<Steps>;
+  unsigned number, first, rest;    // of the tile, of its stages
+  unsigned first_turn, rest_turn;  // how often others had them before
+
+  /// The first or the second.
+  __device__ explicit PairTile(unsigned tile)
+      : number(tile), first(tile), rest(tile), first_turn(0), rest_turn(0) {}
+  __device__ void advance(unsigned by) {
+    number += by;
+    advance(first, first_turn, Layout::kFirstStages, by);
+    advance(rest, rest_turn, Layout::kRestStages, by);
+  }
+  /// Bytes from the first stage to its own.
+  __device__ unsigned offset(int part) const {
+    return part <= Layout::k ? first * Layout::kFirstBytes : rest * Layout::kRestBytes;
+  }
+
+ private:
+  __device__ static void advance(unsigned& stage, unsigned& turn, unsigned stages, unsigned by) {
+    const bool wraps = stage + by >= stages;
+    stage += wraps ? by - stages : by;
+    turn += wraps;
   }
 };
 
@@ -74,6 +102,7 @@ extern __shared__ __align__(kSharedAlignment) unsigned char pairs_memory[];
 template <class T, int Steps>
 struct StreamPairs {
   using Layout = StreamPairsLayout<Steps>;
+  using Place = PairTile<Steps>;
   using Fragments = FragmentA<T>[kPairPieces / 2];
 
   const StreamBackward& params;
@@ -82,7 +111,7 @@ struct StreamPairs {
   StreamBlock block;
   int tiles, first_row, row;  // row and row + 8 are this lane's
   int warp;                   // of the warpgroup
-  std::uint32_t lane_piece;   // where it begins to write an item into the first slot
+  std::uint32_t lane_piece;   // where it would begin to write an item at this memory's beginning
   std::uint64_t matrices;     // the matrix unit's name for all this memory
   std::uint64_t vectors;      // the same for vectors
   float factor;               // of the bias
@@ -96,21 +125,22 @@ struct StreamPairs {
         first_row(block.row_tile * kRowTile),
         row(first_row + threadIdx.x % kThreads / 32 * 16 + Lane().g),
         warp(__shfl_sync(0xffffffffu, threadIdx.x % kThreads / 32, 0)),
-        lane_piece(shared_address(slot(0).piece(threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16,
-                                                threadIdx.x % 32 / 16))),
+        lane_piece(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.piece(
+            threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         matrices(descriptor(shared_address(pairs_memory))),
         vectors(descriptor<Layout::kVectorRow>(shared_address(pairs_memory))),
         factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F)) {}
 
   __device__ static unsigned char* own(int part) { return pairs_memory + Layout::own(part); }
-  __device__ static unsigned char* other(int tile, int part) {
-    return pairs_memory + Layout::other(tile, part);
+  __device__ static unsigned char* other(const Place& tile, int part) {
+    return pairs_memory + Layout::other(part) + tile.offset(part);
   }
   __device__ std::uint64_t own_matrix(int part) const {
     return (part < Layout::k ? vectors : matrices) + Layout::own(part) / 16;
   }
-  __device__ std::uint64_t other_matrix(int tile, int part) const {
-    return (part < Layout::k ? vectors : matrices) + Layout::other(tile, part) / 16;
+  __device__ std::uint64_t other_matrix(const Place& tile, int part) const {
+    return (part < Layout::k ? vectors : matrices) + tile.offset(part) / 16 +
+           Layout::other(part) / 16;
   }
   /// Two neighbouring entries of a vector of the block's, as they were swizzled.
   __device__ static float2 own_entries(int part, int row, int entry) {
@@ -121,9 +151,13 @@ struct StreamPairs {
   }
   /// Sixteen of a tile's vectors, number k, with ones behind their last entry: how far away what
   /// follows a row's bytes lies is part of the name.
-  __device__ std::uint64_t vectors_and_ones(int tile, int part, int k) const {
-    const int place = Layout::other(tile, part) + 16 * k * Layout::kVectorRow;
-    return vectors - (1 << 16) + place / 16 + (std::uint64_t(Layout::kOnes - place) / 16 << 16);
+  __device__ std::uint64_t vectors_and_ones(const Place& tile, int part, int k) const {
+    // A step further on, the ones are a step nearer.
+    constexpr std::int64_t kFurther = 1 - (1 << 16);
+    const std::int64_t place = Layout::other(part) + 16 * k * Layout::kVectorRow;
+    const std::uint64_t in_first_stage =
+        vectors + (std::int64_t(Layout::kOnes / 16 - 1) << 16) + place / 16 * kFurther;
+    return in_first_stage + std::int64_t(tile.offset(part) / 16) * kFurther;
   }
   __device__ static Tile<T> slot(int index) {
     return {pairs_memory + Layout::kItems + index * kStreamTile, kRowTile, 64};
@@ -135,10 +169,12 @@ struct StreamPairs {
     return reinterpret_cast<float*>(pairs_memory + Layout::kNumbers + stage * Layout::kNumberBytes);
   }
   /// log2(Σ e^logit), behind them dout · out.
-  __device__ static float* notes(int tile) { return numbers_at(tile % Layout::kRestStages); }
+  __device__ static float* notes(const Place& tile) { return numbers_at(tile.rest); }
   __device__ static float* own_notes() { return numbers_at(Layout::kRestStages); }
   /// Squared lengths of x, behind them of y, two tiles on.
-  __device__ static float* next_lengths(int tile) { return notes(tile) + 2 * kPairColumns; }
+  __device__ static float* next_lengths(const Place& tile) {
+    return notes(tile) + 2 * kPairColumns;
+  }
   __device__ static float* own_lengths() { return own_notes() + 2 * kPairColumns; }
   /// Of tile 0 or 1.
   __device__ static float* first_lengths(int tile) {
@@ -192,26 +228,26 @@ struct StreamPairs {
   __device__ void load_tile_lengths(float* to, int tile, CopyBarrier* barrier) const {
     load_lengths(to, min(tile, tiles - 1) * kPairColumns, barrier);
   }
-  /// What a tile's distances and first scores need.
-  __device__ void load_first(int tile) const {
+  /// What a tile's distances and first scores need, into the stage of `place`.
+  __device__ void load_first(int tile, const Place& place) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = arrived(tile % Layout::kFirstStages);
+    CopyBarrier* const barrier = arrived(place.first);
     expect_bytes(barrier, Layout::kFirstBytes);
-    copy_box(other(tile, Layout::x), params.x, block.vectors(first), barrier);
-    copy_box(other(tile, Layout::y), params.y, block.vectors(first), barrier);
-    copy_box(other(tile, Layout::k), params.k_rows, block.tokens(first), barrier);
+    copy_box(other(place, Layout::x), params.x, block.vectors(first), barrier);
+    copy_box(other(place, Layout::y), params.y, block.vectors(first), barrier);
+    copy_box(other(place, Layout::k), params.k_rows, block.tokens(first), barrier);
   }
-  __device__ void load_rest(int tile) const {
+  __device__ void load_rest(int tile, const Place& place) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = followed(tile % Layout::kRestStages);
+    CopyBarrier* const barrier = followed(place.rest);
     expect_bytes(barrier, Layout::kRestBytes + Layout::kNumberBytes);
-    copy_box(other(tile, Layout::v), params.v_rows, block.tokens(first), barrier);
-    copy_box(other(tile, Layout::q), params.q, block.tokens(first), barrier);
-    copy_box(notes(tile), params.notes, block.notes(first, 2), barrier);
-    load_tile_lengths(next_lengths(tile), tile + 2, barrier);
-    copy_box(other(tile, Layout::dout), params.dout, block.tokens(first), barrier);
+    copy_box(other(place, Layout::v), params.v_rows, block.tokens(first), barrier);
+    copy_box(other(place, Layout::q), params.q, block.tokens(first), barrier);
+    copy_box(notes(place), params.notes, block.notes(first, 2), barrier);
+    load_tile_lengths(next_lengths(place), tile + 2, barrier);
+    copy_box(other(place, Layout::dout), params.dout, block.tokens(first), barrier);
   }
   /// To begin with what was there before the launch in front, then what needs its notes; all in the
   /// order of its use, since every block of the device begins at once.
@@ -223,31 +259,31 @@ struct StreamPairs {
     load_tile_lengths(first_lengths(1), 1, barrier);
     copy_box(own(Layout::x), params.x, block.vectors(first_row), barrier);
     copy_box(own(Layout::y), params.y, block.vectors(first_row), barrier);
-    load_first(0);
+    load_first(0, Place(0));
     copy_box(own(Layout::q), params.q, block.tokens(first_row), barrier);
-    load_first(1);
+    load_first(1, Place(1));
   }
   __device__ void load_new() const {
     CopyBarrier* const barrier = rows_arrived(1);
     expect_bytes(barrier, 3 * kStreamTile + Layout::kNoteBytes);
     copy_box(own_notes(), params.notes, block.notes(first_row, 2), barrier);
     copy_box(own(Layout::dout), params.dout, block.tokens(first_row), barrier);
-    load_rest(0);
+    load_rest(0, Place(0));
     copy_box(own(Layout::k), params.k_rows, block.tokens(first_row), barrier);
     copy_box(own(Layout::v), params.v_rows, block.tokens(first_row), barrier);
-    load_rest(1);
+    load_rest(1, Place(1));
     for (int tile = 2; tile < Layout::kFirstStages; ++tile) {
-      load_first(tile);
-      if (tile < Layout::kRestStages) load_rest(tile);
+      load_first(tile, Place(tile));
+      if (tile < Layout::kRestStages) load_rest(tile, Place(tile));
     }
   }
   __device__ void await_first_rows() const { wait_for_boxes(rows_arrived(0), 0); }
   __device__ void await_rest_of_rows() const { wait_for_boxes(rows_arrived(1), 0); }
-  __device__ void await_first(int tile) const {
-    wait_for_boxes(arrived(tile % Layout::kFirstStages), tile / Layout::kFirstStages);
+  __device__ static void await_first(const Place& tile) {
+    wait_for_boxes(arrived(tile.first), tile.first_turn);
   }
-  __device__ void await_rest(int tile) const {
-    wait_for_boxes(followed(tile % Layout::kRestStages), tile / Layout::kRestStages);
+  __device__ static void await_rest(const Place& tile) {
+    wait_for_boxes(followed(tile.rest), tile.rest_turn);
   }
 
   // ------------------------------------------------------------------------------ hand over
@@ -255,14 +291,17 @@ struct StreamPairs {
   // A barrier tells only neighbouring turns apart. A maker's last wait here was for the tile three
   // before, so tiles of either parity have a barrier of their own.
 
-  /// Until nothing of the tile before is needed any more.
-  __device__ static void await_turn(int tile) {
-    if (tile > 0) wait_for_boxes(emptied((tile - 1) % 2), (tile - 1) / 2);
+  /// Until nothing of the tile before is needed any more. A barrier's turn before its first counts
+  /// as over.
+  __device__ static void await_turn(unsigned tile) {
+    wait_for_boxes(emptied((tile + 1) % 2), (tile + 1) / 2 - 1);
   }
-  __device__ void put(int tile, PairItem item, const Fragments& fragments) const {
-    const std::uint32_t first = lane_piece + Layout::place(tile, item) - Layout::kItems;
+  __device__ void put(const Place& tile, PairItem item, const Fragments& fragments) const {
+    std::uint32_t further = Layout::place(item);
+    if (!Layout::kHasAllSlots && item == PairItem::omega_x) further += tile.offset(Layout::v);
 #pragma unroll
-    for (int k = 0; k < kPairPieces / 2; ++k) store_fragment<T>(first ^ 32 * k, fragments[k]);
+    for (int k = 0; k < kPairPieces / 2; ++k)
+      store_fragment<T>((lane_piece ^ 32 * k) + further, fragments[k]);
   }
   /// What has been put since the last time.
   __device__ static void hand_over(int part) {
@@ -270,32 +309,34 @@ struct StreamPairs {
     __syncwarp();
     if (is_chosen()) arrive(filled(part));
   }
-  __device__ static void await_items(int tile, int part) {
-    wait_for_boxes(filled(part), tile);
+  __device__ static void await_items(const Place& tile, int part) {
+    wait_for_boxes(filled(part), tile.number);
   }
-  __device__ std::uint64_t item_matrix(int tile, PairItem item) const {
-    return matrices + Layout::place(tile, item) / 16;
+  __device__ std::uint64_t item_matrix(const Place& tile, PairItem item) const {
+    const std::uint64_t in_first_stage = matrices + Layout::place(item) / 16;
+    if (Layout::kHasAllSlots || item != PairItem::omega_x) return in_first_stage;
+    return in_first_stage + tile.offset(Layout::v) / 16;
   }
   /// The queries' gradients are needed no more.
   __device__ static void release_first() {
     __syncwarp();
     if (is_chosen()) arrive(emptied(2));
   }
-  __device__ static void await_first_released(int tile) {
-    wait_for_boxes(emptied(2), tile);
+  __device__ static void await_first_released(const Place& tile) {
+    wait_for_boxes(emptied(2), tile.number);
   }
 
   /// The sums need a tile no more: its stages take others. Warps stay whole, or the compiler
   /// would no longer know that what it counts is the same for all lanes, as the matrix unit needs.
-  __device__ void release(int tile) const {
+  __device__ void release(const Place& tile) const {
     __syncwarp();
-    CopyBarrier* const barrier = emptied(tile % 2);
+    CopyBarrier* const barrier = emptied(tile.number % 2);
     if (is_chosen()) arrive(barrier);
     if (warp != 0) return;
-    wait_for_boxes(barrier, tile / 2);
+    wait_for_boxes(barrier, tile.number / 2);
     if (!is_chosen()) return;
-    load_rest(tile + Layout::kRestStages);
-    load_first(tile + Layout::kFirstStages);
+    load_rest(tile.number + Layout::kRestStages, tile);
+    load_first(tile.number + Layout::kFirstStages, tile);
   }
 };
 

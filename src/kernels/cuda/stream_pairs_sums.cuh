@@ -21,7 +21,7 @@ struct StreamPairSums {
   VectorSums dx = {}, dy = {};
 
   __device__ void run() {
-    for (int tile = 0; tile < pairs.tiles; ++tile) {
+    for (PairTile<Steps> tile(0); tile.number < unsigned(pairs.tiles); tile.advance(1)) {
       pairs.await_first(tile);
       pairs.await_rest(tile);
       pairs.await_items(tile, 0);
@@ -54,7 +54,8 @@ struct StreamPairSums {
 
   /// Adds an item times a part of its tile.
   template <int Pieces>
-  __device__ void add(float (&sum)[Pieces][4], int tile, PairItem item, int part) const {
+  __device__ void add(float (&sum)[Pieces][4], const PairTile<Steps>& tile, PairItem item,
+                      int part) const {
     const std::uint64_t a = pairs.item_matrix(tile, item);
     begin_products();
 #pragma unroll
