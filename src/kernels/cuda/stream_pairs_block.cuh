@@ -64,32 +64,48 @@ struct StreamPairsLayout {
   }
 };
 
-/// Where a tile lies in the two rings, counted on from tile to tile: dividing for every product
-/// takes longer than the product.
+/// A place in a ring of stages that are used in turns, counted on: dividing a tile's number takes
+/// longer than a product.
+template <unsigned Stages>
+struct PairRing {
+  static constexpr bool kIsPower = (Stages & (Stages - 1)) == 0;
+  unsigned position;  // less the whole rounds, in pairs, that were made before
+
+  __device__ unsigned stage() const {
+    if constexpr (kIsPower) return position % Stages;
+    return position < Stages ? position : position - Stages;
+  }
+  /// Even or odd, as is how often others had the stage before.
+  __device__ unsigned turn() const {
+    return kIsPower ? position / Stages : position >= Stages;
+  }
+  __device__ void advance(unsigned by) {
+    position += by;
+    if (!kIsPower && position >= 2 * Stages) position -= 2 * Stages;
+  }
+};
+
+/// A tile's number, and where it lies in the two rings.
 template <int Steps>
 struct PairTile {
   using Layout = StreamPairsLayout<Steps>;
-  unsigned number, first, rest;    // of the tile, of its stages
-  unsigned first_turn, rest_turn;  // how often others had them before
+  unsigned number;
+  PairRing<Layout::kFirstStages> first;
+  PairRing<Layout::kRestStages> rest;
 
-  /// The first or the second.
-  __device__ explicit PairTile(unsigned tile)
-      : number(tile), first(tile), rest(tile), first_turn(0), rest_turn(0) {}
+  /// One of those that are brought in to begin with.
+  __device__ explicit PairTile(unsigned tile) : number(tile), first{tile}, rest{tile} {}
   __device__ void advance(unsigned by) {
     number += by;
-    advance(first, first_turn, Layout::kFirstStages, by);
-    advance(rest, rest_turn, Layout::kRestStages, by);
+    first.advance(by);
+    rest.advance(by);
   }
+  /// Whether it is its maker's first.
+  __device__ bool is_first() const { return number < 2; }
   /// Bytes from the first stage to its own.
   __device__ unsigned offset(int part) const {
-    return part <= Layout::k ? first * Layout::kFirstBytes : rest * Layout::kRestBytes;
-  }
-
- private:
-  __device__ static void advance(unsigned& stage, unsigned& turn, unsigned stages, unsigned by) {
-    const bool wraps = stage + by >= stages;
-    stage += wraps ? by - stages : by;
-    turn += wraps;
+    return part <= Layout::k ? first.stage() * Layout::kFirstBytes
+                             : rest.stage() * Layout::kRestBytes;
   }
 };
 
@@ -169,7 +185,7 @@ struct StreamPairs {
     return reinterpret_cast<float*>(pairs_memory + Layout::kNumbers + stage * Layout::kNumberBytes);
   }
   /// log2(Σ e^logit), behind them dout · out.
-  __device__ static float* notes(const Place& tile) { return numbers_at(tile.rest); }
+  __device__ static float* notes(const Place& tile) { return numbers_at(tile.rest.stage()); }
   __device__ static float* own_notes() { return numbers_at(Layout::kRestStages); }
   /// Squared lengths of x, behind them of y, two tiles on.
   __device__ static float* next_lengths(const Place& tile) {
@@ -232,7 +248,7 @@ struct StreamPairs {
   __device__ void load_first(int tile, const Place& place) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = arrived(place.first);
+    CopyBarrier* const barrier = arrived(place.first.stage());
     expect_bytes(barrier, Layout::kFirstBytes);
     copy_box(other(place, Layout::x), params.x, block.vectors(first), barrier);
     copy_box(other(place, Layout::y), params.y, block.vectors(first), barrier);
@@ -241,7 +257,7 @@ struct StreamPairs {
   __device__ void load_rest(int tile, const Place& place) const {
     if (tile >= tiles) return;
     const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = followed(place.rest);
+    CopyBarrier* const barrier = followed(place.rest.stage());
     expect_bytes(barrier, Layout::kRestBytes + Layout::kNumberBytes);
     copy_box(other(place, Layout::v), params.v_rows, block.tokens(first), barrier);
     copy_box(other(place, Layout::q), params.q, block.tokens(first), barrier);
@@ -280,10 +296,10 @@ struct StreamPairs {
   __device__ void await_first_rows() const { wait_for_boxes(rows_arrived(0), 0); }
   __device__ void await_rest_of_rows() const { wait_for_boxes(rows_arrived(1), 0); }
   __device__ static void await_first(const Place& tile) {
-    wait_for_boxes(arrived(tile.first), tile.first_turn);
+    wait_for_boxes(arrived(tile.first.stage()), tile.first.turn());
   }
   __device__ static void await_rest(const Place& tile) {
-    wait_for_boxes(followed(tile.rest), tile.rest_turn);
+    wait_for_boxes(followed(tile.rest.stage()), tile.rest.turn());
   }
 
   // ------------------------------------------------------------------------------ hand over
@@ -304,10 +320,10 @@ struct StreamPairs {
       store_fragment<T>((lane_piece ^ 32 * k) + further, fragments[k]);
   }
   /// What has been put since the last time.
-  __device__ static void hand_over(int part) {
+  __device__ static void hand_over(int part, bool any = true) {
     publish_to_matrix_unit();
     __syncwarp();
-    if (is_chosen()) arrive(filled(part));
+    if (is_chosen() && any) arrive(filled(part));
   }
   __device__ static void await_items(const Place& tile, int part) {
     wait_for_boxes(filled(part), tile.number);

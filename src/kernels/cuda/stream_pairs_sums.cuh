@@ -57,13 +57,14 @@ struct StreamPairSums {
   __device__ void add(float (&sum)[Pieces][4], const PairTile<Steps>& tile, PairItem item,
                       int part) const {
     const std::uint64_t a = pairs.item_matrix(tile, item);
+    std::uint64_t b = pairs.other_matrix(tile, part);
+    asm("" : "+l"(b));  // else the compiler begins anew for every k
     begin_products();
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)
       shared_column_product<T>(sum, a + 2 * k,
-                               Pieces == kVectorPieces + 1
-                                   ? pairs.vectors_and_ones(tile, part, k)
-                                   : pairs.other_matrix(tile, part) + 128 * k);
+                               Pieces == kVectorPieces + 1 ? pairs.vectors_and_ones(tile, part, k)
+                                                           : b + 128 * k);
     commit_products();
   }
 

@@ -89,8 +89,7 @@ struct StreamPairWeights {
     start<Steps>(along_x, tile, Layout::x, Layout::x);
     start<Steps>(length, tile, Layout::y, Layout::y);
     // Of the tile before: until what was put is visible takes a while.
-    if constexpr (Layout::kHasAllSlots)
-      if (tile.number > maker) pairs.hand_over(0);
+    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0, !tile.is_first());
     wait_for_products<1>();
     hold(along_x);
     squares(along_x, lengths.own_x, lengths.x);
@@ -106,7 +105,7 @@ struct StreamPairWeights {
     if (is_infinite(greatest) || tile.number < with_prefix)
       replace_infinite(length, inverse[1], along_x, tile);
     pairs.await_rest(tile);
-    if (tile.number == maker) pairs.await_rest_of_rows();
+    if (tile.is_first()) pairs.await_rest_of_rows();
     const float2 row_sums = row_numbers(pairs.own_notes()),
                  row_deltas = row_numbers(pairs.own_notes() + kRowTile);
     start_again(dweights, tile, Layout::dout, Layout::v);
