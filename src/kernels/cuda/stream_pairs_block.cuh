@@ -76,9 +76,7 @@ struct PairRing {
     return position < Stages ? position : position - Stages;
   }
   /// Even or odd, as is how often others had the stage before.
-  __device__ unsigned turn() const {
-    return kIsPower ? position / Stages : position >= Stages;
-  }
+  __device__ unsigned turn() const { return kIsPower ? position / Stages : position >= Stages; }
   __device__ void advance(unsigned by) {
     position += by;
     if (!kIsPower && position >= 2 * Stages) position -= 2 * Stages;

@@ -62,9 +62,9 @@ struct StreamPairSums {
     begin_products();
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)
-      shared_column_product<T>(sum, a + 2 * k,
-                               Pieces == kVectorPieces + 1 ? pairs.vectors_and_ones(tile, part, k)
-                                                           : b + 128 * k);
+      shared_column_product<T>(
+          sum, a + 2 * k,
+          Pieces == kVectorPieces + 1 ? pairs.vectors_and_ones(tile, part, k) : b + 128 * k);
     commit_products();
   }
 

@@ -19,8 +19,8 @@ struct StreamPairWeights {
   // registers for that.
   static constexpr bool kAhead = Steps <= 2;
 
-  const StreamPairs<T, Steps>& pairs;
-  unsigned maker;  // 0 or 1
+  StreamPairs<T, Steps> pairs;  // its own, since it hides a number from the compiler
+  unsigned maker;               // 0 or 1
   // How many tiles, from the first on, have pairs with prefix tokens; how many, before others, have
   // gradients that need no more than to be made.
   unsigned with_prefix, simple;
@@ -40,6 +40,7 @@ struct StreamPairWeights {
   /// Returns this lane's share of Σ gradient · bias.
   __device__ float run() {
     if (maker >= unsigned(pairs.tiles)) return 0.0F;
+    asm volatile("" : "+r"(pairs.lane_piece));  // else it is worked out anew for every tile
     Lengths lengths;
     pairs.await_first_rows();
     read(lengths, pairs.first_lengths(maker));
@@ -92,22 +93,32 @@ struct StreamPairWeights {
     if constexpr (Layout::kHasAllSlots) pairs.hand_over(0, !tile.is_first());
     wait_for_products<1>();
     hold(along_x);
-    squares(along_x, lengths.own_x, lengths.x);
+    squares(along_x, lengths.own_x, lengths.x, tile);
     constexpr float kNone[kPieces][4] = {};
     std::uint32_t greatest = roots(along_x, inverse[0], kNone);
-    if (is_infinite(greatest) || tile.number < with_prefix)
-      replace_infinite(along_x, inverse[0], kNone, tile);
+    if constexpr (kAhead)
+      if (is_infinite(greatest) || tile.number < with_prefix)
+        replace_infinite(along_x, inverse[0], kNone, tile);
     wait_for_products<0>();
     hold(length);
-    squares(length, lengths.own_y, lengths.y);
+    squares(length, lengths.own_y, lengths.y, tile);
     start_again(scores, tile, Layout::q, Layout::k);
-    greatest = roots(length, inverse[1], along_x);
-    if (is_infinite(greatest) || tile.number < with_prefix)
-      replace_infinite(length, inverse[1], along_x, tile);
+    if constexpr (kAhead) {
+      greatest = roots(length, inverse[1], along_x);
+      if (is_infinite(greatest) || tile.number < with_prefix)
+        replace_infinite(length, inverse[1], along_x, tile);
+    } else {
+      // With fewer registers the compiler does better if both axes are looked at together.
+      greatest = greater_pairs<T>(greatest, roots(length, inverse[1], kNone));
+      if (is_infinite(greatest)) {
+        replace_infinite(along_x, inverse[0], kNone, tile);
+        replace_infinite(length, inverse[1], kNone, tile);
+      }
+      add(length, along_x);
+    }
     pairs.await_rest(tile);
     if (tile.is_first()) pairs.await_rest_of_rows();
-    const float2 row_sums = row_numbers(pairs.own_notes()),
-                 row_deltas = row_numbers(pairs.own_notes() + kRowTile);
+    const float2 row_sums = row_numbers(pairs.own_notes());
     start_again(dweights, tile, Layout::dout, Layout::v);
 
     wait_for_products<1>();
@@ -119,6 +130,7 @@ struct StreamPairWeights {
         scores[piece][e] =
             power_of_2(fmaf(scores[piece][e], scale,
                             fmaf(length[piece][e], factor, -(e < 2 ? row_sums.x : row_sums.y))));
+    const float2 row_deltas = row_numbers(pairs.own_notes() + kRowTile);
     as_fragments(weights, scores);
     if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
     wait_for_products<kAhead ? 1 : 0>();
@@ -196,12 +208,15 @@ struct StreamPairWeights {
     start(c, tile, own, other);
   }
   /// From products of an axis's vectors to squared distances.
-  __device__ void squares(float (&c)[kPieces][4], float2 own_norms, const Numbers& norms) const {
+  __device__ void squares(float (&c)[kPieces][4], float2 own_norms, const Numbers& norms,
+                          const Place& tile) const {
     const StreamDistance<kPieces> distance(pairs.g.prefix, own_norms);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e) c[piece][e] = distance.square(c[piece][e], norms.of[piece], e);
+    // Otherwise what prefix tokens need is done where inverses are infinite.
+    if constexpr (!kAhead) distance.clear_prefix(c, pairs.row, tile.number * kPairColumns);
   }
   /// On to distances, added to `others`, and their inverses, whose greatest it returns.
   __device__ static std::uint32_t roots(float (&c)[kPieces][4], Fragments& inverse,
@@ -268,6 +283,12 @@ struct StreamPairWeights {
         if (column >= pairs.g.tokens) gradients[k].r[i] = 0;
         if (column + 1 >= pairs.g.tokens) gradients[k].r[i] &= 0xffff;
       }
+  }
+  __device__ static void add(float (&to)[kPieces][4], const float (&from)[kPieces][4]) {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) to[piece][e] += from[piece][e];
   }
   __device__ void add_gain(const Fragments& gradients, const float (&length)[kPieces][4]) {
 #pragma unroll
