@@ -240,8 +240,10 @@ struct StreamPairWeights {
   }
   /// Whether one of a pair is, for any lane.
   __device__ static bool is_infinite(std::uint32_t greatest) {
-    const float2 pair = unpack<T>(greatest);
-    return __any_sync(0xffffffffu, fmaxf(pair.x, pair.y) == INFINITY);
+    using Pair = std::conditional_t<std::is_same_v<T, Bf16>, __nv_bfloat162, __half2>;
+    constexpr std::uint32_t infinite = std::is_same_v<T, Bf16> ? 0x7f807f80u : 0x7c007c00u;
+    return !__all_sync(0xffffffffu, __hbneu2(reinterpret_cast<const Pair&>(greatest),
+                                             reinterpret_cast<const Pair&>(infinite)));
   }
   /// Inverses are infinite at distance 0, which has no gradient and whose own number is none yet,
   /// or beyond what the type holds. Prefix tokens are at no distance, whatever was made of their
