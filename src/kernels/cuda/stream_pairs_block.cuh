@@ -299,6 +299,13 @@ struct StreamPairs {
   __device__ static void await_rest(const Place& tile) {
     wait_for_boxes(followed(tile.rest.stage()), tile.rest.turn());
   }
+  /// Whether there is nothing to wait for.
+  __device__ static bool has_first(const Place& tile) {
+    return is_over(arrived(tile.first.stage()), tile.first.turn());
+  }
+  __device__ static bool has_rest(const Place& tile) {
+    return is_over(followed(tile.rest.stage()), tile.rest.turn());
+  }
 
   // ------------------------------------------------------------------------------ hand over
 

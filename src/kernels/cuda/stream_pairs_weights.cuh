@@ -15,8 +15,8 @@ struct StreamPairWeights {
   using Place = PairTile<Steps>;
   using Fragments = typename StreamPairs<T, Steps>::Fragments;
   static constexpr int kPieces = kPairPieces;
-  // Whether products are started a step ahead of their use: the sums of long vectors leave too few
-  // registers for that.
+  // Whether products are started a step ahead of their use, and barriers asked before others are
+  // waited for: the sums of long vectors leave too few registers for that.
   static constexpr bool kAhead = Steps <= 2;
 
   StreamPairs<T, Steps> pairs;  // its own, since it hides a number from the compiler
@@ -44,8 +44,9 @@ struct StreamPairWeights {
     Lengths lengths;
     pairs.await_first_rows();
     read(lengths, pairs.first_lengths(maker));
-    for (Place tile(maker); tile.number < unsigned(pairs.tiles); tile.advance(2))
-      one_tile(tile, lengths);
+    bool has_first = false;
+    for (Place tile(maker); tile.number < unsigned(pairs.tiles);)
+      one_tile(tile, lengths, has_first);
     if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
     return with_bias;
   }
@@ -82,10 +83,11 @@ struct StreamPairWeights {
     to.own_y = row_numbers(pairs.own_lengths() + kRowTile);
   }
 
-  __device__ void one_tile(const Place& tile, Lengths& lengths) {
+  /// Goes on to the next one. `has_first`: whether there is nothing to wait for at its beginning.
+  __device__ void one_tile(Place& tile, Lengths& lengths, bool& has_first) {
     float along_x[kPieces][4], length[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
-    pairs.await_first(tile);
+    if (!has_first) pairs.await_first(tile);
     begin_products();
     start<Steps>(along_x, tile, Layout::x, Layout::x);
     start<Steps>(length, tile, Layout::y, Layout::y);
@@ -103,6 +105,7 @@ struct StreamPairWeights {
     hold(length);
     squares(length, lengths.own_y, lengths.y, tile);
     start_again(scores, tile, Layout::q, Layout::k);
+    const bool has_rest = kAhead && pairs.has_rest(tile);
     if constexpr (kAhead) {
       greatest = roots(length, inverse[1], along_x);
       if (is_infinite(greatest) || tile.number < with_prefix)
@@ -116,7 +119,7 @@ struct StreamPairWeights {
       }
       add(length, along_x);
     }
-    pairs.await_rest(tile);
+    if (!has_rest) pairs.await_rest(tile);
     if (tile.is_first()) pairs.await_rest_of_rows();
     const float2 row_sums = row_numbers(pairs.own_notes());
     start_again(dweights, tile, Layout::dout, Layout::v);
@@ -184,6 +187,9 @@ struct StreamPairWeights {
     }
     read(lengths, pairs.next_lengths(tile));
     pairs.await_turn(tile.number);
+    Place next = tile;
+    next.advance(2);
+    if constexpr (kAhead) has_first = pairs.has_first(next);
     pairs.put(tile, PairItem::query_gradients, query_gradients);
     pairs.put(tile, PairItem::key_weights, weights);
     pairs.put(tile, PairItem::key_gradients, key_gradients);
@@ -195,6 +201,7 @@ struct StreamPairWeights {
     if constexpr (!Layout::kHasAllSlots) pairs.await_first_released(tile);
     pairs.put(tile, PairItem::omega_y, inverse[1]);
     if constexpr (!Layout::kHasAllSlots) pairs.hand_over(1);
+    tile = next;
   }
 
   template <int Sixteens = 4>
