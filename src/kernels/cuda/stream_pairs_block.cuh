@@ -1,111 +1,11 @@
 #pragma once
 
 #include "kernels/cuda/stream_distance.cuh"
+#include "kernels/cuda/stream_pairs_layout.cuh"
 
 /// What the warpgroups of a block share in the backward pass of the distance form
 /// (stream_pairs.cuh).
 namespace sape2::kernels::cuda {
-
-inline constexpr int kPairThreads = 3 * kThreads;
-inline constexpr int kPairRegisters = 65536 / kPairThreads / 8 * 8;  // of a thread, to begin with
-inline constexpr int kPairColumns = kStreamColumns, kPairPieces = kPairColumns / 8;
-
-/// What goes from the warpgroups that make weights to the one that sums: 64 rows of the block by 64
-/// columns of the tile each.
-enum class PairItem { query_gradients, key_weights, key_gradients, omega_x, omega_y };
-
-/// Places in shared memory, in bytes from its beginning. A tile comes in two halves, each with a
-/// ring of its own: what distances and the first scores need, and the rest. Short vectors have
-/// short rows; the memory that they spare is another stage, and a slot for every item. Else ω comes
-/// behind the rest: along x it takes the place of its tile's values, which only its maker needs,
-/// along y that of the queries' gradients.
-template <int Steps>
-struct StreamPairsLayout {
-  static constexpr int kFirstStages = Steps > 2 ? 3 : 4, kRestStages = 3;
-  static constexpr bool kHasAllSlots = Steps <= 2;
-  static constexpr int kSlots = kHasAllSlots ? 5 : 3;
-  enum Part { x, y, k, q, v, dout };
-  static constexpr int kVectorRow = Steps > 2 ? 128 : 64;
-  static constexpr int kVectorBytes = kPairColumns * kVectorRow;
-  static constexpr int kFirstBytes = 2 * kVectorBytes + kStreamTile;
-  static constexpr int kRestBytes = 3 * kStreamTile;
-  // Of a tile's columns log2(Σ e^logit) and dout · out; then both squared lengths of the columns
-  // two tiles on, so that its maker has them before that tile begins. The block's rows have the
-  // same behind all tiles, and behind those the lengths of the first two tiles.
-  static constexpr int kNoteBytes = 2 * kPairColumns * 4, kNumberBytes = 2 * kNoteBytes;
-  static constexpr int kRows = 0;
-  static constexpr int kFirst = kRows + kFirstBytes + kRestBytes;
-  static constexpr int kRest = kFirst + kFirstStages * kFirstBytes;
-  static constexpr int kItems = kRest + kRestStages * kRestBytes;
-  // Sixteen vectors of ones: a product with them sums a matrix's rows.
-  static constexpr int kOnes = kItems + kSlots * kStreamTile, kOnesBytes = 16 * kVectorRow;
-  static constexpr int kNumbers = kOnes + kOnesBytes;
-  static constexpr int kScratch = kNumbers + (kRestStages + 2) * kNumberBytes;
-  static constexpr int kArrived = kScratch + 64;                    // of each first stage
-  static constexpr int kFollowed = kArrived + kFirstStages * 8;     // of each other stage
-  static constexpr int kRowsArrived = kFollowed + kRestStages * 8;  // of the block's rows, likewise
-  static constexpr int kFilled = kRowsArrived + 2 * 8;  // all items or the first three; ω
-  static constexpr int kEmptied = kFilled + 2 * 8;      // by a tile's parity; queries' gradients
-  static constexpr int kBytes = kEmptied + 3 * 8;
-
-  /// Where a part of the block's rows begins.
-  __host__ __device__ static constexpr int own(int part) {
-    return kRows + (part <= k ? part * kVectorBytes : kFirstBytes + (part - q) * kStreamTile);
-  }
-  /// Where a tile's part begins, in the first stage of its ring.
-  __host__ __device__ static constexpr int other(int part) {
-    return part <= k ? kFirst + part * kVectorBytes : kRest + (part - q) * kStreamTile;
-  }
-  /// Where an item lies; ω along x without a slot of its own, in the first stage.
-  __host__ __device__ static constexpr int place(PairItem item) {
-    if (!kHasAllSlots && item == PairItem::omega_x) return other(v);
-    if (!kHasAllSlots && item == PairItem::omega_y) item = PairItem::query_gradients;
-    return kItems + static_cast<int>(item) * kStreamTile;
-  }
-};
-
-/// A place in a ring of stages that are used in turns, counted on: dividing a tile's number takes
-/// longer than a product.
-template <unsigned Stages>
-struct PairRing {
-  static constexpr bool kIsPower = (Stages & (Stages - 1)) == 0;
-  unsigned position;  // less the whole rounds, in pairs, that were made before
-
-  __device__ unsigned stage() const {
-    if constexpr (kIsPower) return position % Stages;
-    return position < Stages ? position : position - Stages;
-  }
-  /// Even or odd, as is how often others had the stage before.
-  __device__ unsigned turn() const { return kIsPower ? position / Stages : position >= Stages; }
-  __device__ void advance(unsigned by) {
-    position += by;
-    if (!kIsPower && position >= 2 * Stages) position -= 2 * Stages;
-  }
-};
-
-/// A tile's number, and where it lies in the two rings.
-template <int Steps>
-struct PairTile {
-  using Layout = StreamPairsLayout<Steps>;
-  unsigned number;
-  PairRing<Layout::kFirstStages> first;
-  PairRing<Layout::kRestStages> rest;
-
-  /// One of those that are brought in to begin with.
-  __device__ explicit PairTile(unsigned tile) : number(tile), first{tile}, rest{tile} {}
-  __device__ void advance(unsigned by) {
-    number += by;
-    first.advance(by);
-    rest.advance(by);
-  }
-  /// Whether it is its maker's first.
-  __device__ bool is_first() const { return number < 2; }
-  /// Bytes from the first stage to its own.
-  __device__ unsigned offset(int part) const {
-    return part <= Layout::k ? first.stage() * Layout::kFirstBytes
-                             : rest.stage() * Layout::kRestBytes;
-  }
-};
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -242,26 +142,44 @@ struct StreamPairs {
   __device__ void load_tile_lengths(float* to, int tile, CopyBarrier* barrier) const {
     load_lengths(to, min(tile, tiles - 1) * kPairColumns, barrier);
   }
-  /// What a tile's distances and first scores need, into the stage of `place`.
-  __device__ void load_first(int tile, const Place& place) const {
-    if (tile >= tiles) return;
-    const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = arrived(place.first.stage());
-    expect_bytes(barrier, Layout::kFirstBytes);
-    copy_box(other(place, Layout::x), params.x, block.vectors(first), barrier);
-    copy_box(other(place, Layout::y), params.y, block.vectors(first), barrier);
-    copy_box(other(place, Layout::k), params.k_rows, block.tokens(first), barrier);
+  // Of a tile, into the stages of `place`: for distances and first scores, then the rest. Nothing
+  // counts as arrived before all bytes are expected, whoever starts the copies.
+
+  __device__ static void expect_first(const Place& place) {
+    expect_bytes(arrived(place.first.stage()), Layout::kFirstBytes);
   }
-  __device__ void load_rest(int tile, const Place& place) const {
-    if (tile >= tiles) return;
+  __device__ static void expect_rest(const Place& place) {
+    expect_bytes(followed(place.rest.stage()), Layout::kRestBytes + Layout::kNumberBytes);
+  }
+  __device__ void load(int part, int tile, const Place& place) const {
+    const CUtensorMap* const maps[] = {&params.x, &params.y,      &params.k_rows,
+                                       &params.q, &params.v_rows, &params.dout};
     const int first = tile * kPairColumns;
+    copy_box(other(place, part), *maps[part],
+             part < Layout::k ? block.vectors(first) : block.tokens(first),
+             part <= Layout::k ? arrived(place.first.stage()) : followed(place.rest.stage()));
+  }
+  __device__ void load_numbers(int tile, const Place& place) const {
     CopyBarrier* const barrier = followed(place.rest.stage());
-    expect_bytes(barrier, Layout::kRestBytes + Layout::kNumberBytes);
-    copy_box(other(place, Layout::v), params.v_rows, block.tokens(first), barrier);
-    copy_box(other(place, Layout::q), params.q, block.tokens(first), barrier);
-    copy_box(notes(place), params.notes, block.notes(first, 2), barrier);
+    copy_box(notes(place), params.notes, block.notes(tile * kPairColumns, 2), barrier);
     load_tile_lengths(next_lengths(place), tile + 2, barrier);
-    copy_box(other(place, Layout::dout), params.dout, block.tokens(first), barrier);
+  }
+  __device__ void load_first(int tile) const {
+    if (tile >= tiles) return;
+    const Place place(tile);
+    expect_first(place);
+    load(Layout::x, tile, place);
+    load(Layout::y, tile, place);
+    load(Layout::k, tile, place);
+  }
+  __device__ void load_rest(int tile) const {
+    if (tile >= tiles) return;
+    const Place place(tile);
+    expect_rest(place);
+    load(Layout::v, tile, place);
+    load(Layout::q, tile, place);
+    load_numbers(tile, place);
+    load(Layout::dout, tile, place);
   }
   /// To begin with what was there before the launch in front, then what needs its notes; all in the
   /// order of its use, since every block of the device begins at once.
@@ -273,22 +191,22 @@ struct StreamPairs {
     load_tile_lengths(first_lengths(1), 1, barrier);
     copy_box(own(Layout::x), params.x, block.vectors(first_row), barrier);
     copy_box(own(Layout::y), params.y, block.vectors(first_row), barrier);
-    load_first(0, Place(0));
+    load_first(0);
     copy_box(own(Layout::q), params.q, block.tokens(first_row), barrier);
-    load_first(1, Place(1));
+    load_first(1);
   }
   __device__ void load_new() const {
     CopyBarrier* const barrier = rows_arrived(1);
     expect_bytes(barrier, 3 * kStreamTile + Layout::kNoteBytes);
     copy_box(own_notes(), params.notes, block.notes(first_row, 2), barrier);
     copy_box(own(Layout::dout), params.dout, block.tokens(first_row), barrier);
-    load_rest(0, Place(0));
+    load_rest(0);
     copy_box(own(Layout::k), params.k_rows, block.tokens(first_row), barrier);
     copy_box(own(Layout::v), params.v_rows, block.tokens(first_row), barrier);
-    load_rest(1, Place(1));
+    load_rest(1);
     for (int tile = 2; tile < Layout::kFirstStages; ++tile) {
-      load_first(tile, Place(tile));
-      if (tile < Layout::kRestStages) load_rest(tile, Place(tile));
+      load_first(tile);
+      if (tile < Layout::kRestStages) load_rest(tile);
     }
   }
   __device__ void await_first_rows() const { wait_for_boxes(rows_arrived(0), 0); }
@@ -347,17 +265,36 @@ struct StreamPairs {
     wait_for_boxes(emptied(2), tile.number);
   }
 
-  /// The sums need a tile no more: its stages take others. Warps stay whole, or the compiler
-  /// would no longer know that what it counts is the same for all lanes, as the matrix unit needs.
+  /// The sums need a tile no more: its stages take others, a part by each warp, since makers share
+  /// a scheduler with each. Warps stay whole, or the compiler would no longer know that what it
+  /// counts is the same for all lanes, as the matrix unit needs.
   __device__ void release(const Place& tile) const {
     __syncwarp();
     CopyBarrier* const barrier = emptied(tile.number % 2);
     if (is_chosen()) arrive(barrier);
-    if (warp != 0) return;
     wait_for_boxes(barrier, tile.number / 2);
     if (!is_chosen()) return;
-    load_rest(tile.number + Layout::kRestStages, tile);
-    load_first(tile.number + Layout::kFirstStages, tile);
+    const int first = tile.number + Layout::kFirstStages, rest = tile.number + Layout::kRestStages;
+    const int quarter = threadIdx.x % kThreads / 32;
+    if (quarter < 2) {
+      if (rest >= tiles) return;
+      if (quarter == 0) {
+        expect_rest(tile);
+        load(Layout::v, rest, tile);
+        load(Layout::q, rest, tile);
+        load(Layout::dout, rest, tile);
+      } else {
+        load_numbers(rest, tile);
+      }
+    } else if (first < tiles) {
+      if (quarter == 2) {
+        expect_first(tile);
+        load(Layout::k, first, tile);
+      } else {
+        load(Layout::x, first, tile);
+        load(Layout::y, first, tile);
+      }
+    }
   }
 };
 

@@ -22,9 +22,7 @@ struct StreamPairSums {
 
   __device__ void run() {
     for (PairTile<Steps> tile(0); tile.number < unsigned(pairs.tiles); tile.advance(1)) {
-      pairs.await_first(tile);
-      pairs.await_rest(tile);
-      pairs.await_items(tile, 0);
+      pairs.await_items(tile, 0);  // whose maker had waited for all of the tile
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
       if constexpr (!Layout::kHasAllSlots) {
