@@ -93,10 +93,11 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
     Norms first_norms = norms(0, 0, 0);
     wait_for_products<0>();
     hold(x);
+    bool has_arrived = false;
     for (int tile = 0;; ++tile) {
       // Shared memory answers slowly beside products, so lengths are asked for before them.
       Norms next_norms = norms(tile, 0, 1);
-      wait_for_boxes(barrier(Layout::arrived), tile);
+      if (!has_arrived) wait_for_boxes(barrier(Layout::arrived), tile);
       begin_products();
       start_row_product<T, Steps>(length, vectors(Layout::kOwnY), vectors(Layout::kY));
       start_row_product<T>(scores, matrix(Layout::kQueries), matrix(Layout::kKeys));
@@ -131,6 +132,7 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
       }
       softmax.end_tile();
       first_norms = norms(tile + 1, 0, 0);
+      has_arrived = is_over(barrier(Layout::arrived), tile + 1);
       publish_to_matrix_unit();  // a warp's weights are for its own products alone
       __syncwarp();
       wait_for_products<0>();
