@@ -85,6 +85,22 @@ __device__ inline void copy_box(void* to, const CUtensorMap& map, const BoxPlace
 #endif
 }
 
+/// Whether the barrier's turn number `turn` is over, for those who ask before other work: the
+/// answer takes a while.
+__device__ inline bool is_over(CopyBarrier* barrier, int turn) {
+  std::uint32_t done = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{.reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(turn & 1)
+      : "memory");
+#endif
+  return done != 0;
+}
+
 /// Waits until the barrier's turn number `turn` (0, 1, 2, …) is over.
 __device__ inline void wait_for_boxes(CopyBarrier* barrier, int turn) {
 #if __CUDA_ARCH__ >= 900

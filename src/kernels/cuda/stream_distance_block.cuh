@@ -85,45 +85,77 @@ struct StreamDistanceBlock {
   }
   /// What comes with a tile, a quarter by each warp.
   enum Quarter { y, keys, values_before, next_x };
-  __device__ void load(int tile, int quarter) const {
-    constexpr int kVectorsAndNorms = Layout::kVectorBytes + Layout::kNormBytes;
+  /// Where a quarter comes from and goes to, so that all warps do the same.
+  struct Share {
+    const CUtensorMap *map, *norm_map;  // of vectors also their squared lengths
+    int ahead;                          // how many tiles
+    int place, norm_place, bytes;
+    int stride, norm_stride;  // to the place for odd tiles
+    int head, image;
+  };
+  __device__ Share share(int quarter) const {
+    const bool vectors = quarter == y || quarter == next_x;
+    const int axis = quarter == y;
+    return {.map = quarter == y        ? &params.y
+                   : quarter == keys   ? &params.k
+                   : quarter == next_x ? &params.x
+                                       : &params.v,
+            .norm_map = axis ? &params.norm_y : &params.norm_x,
+            .ahead = quarter == next_x          ? 1
+                     : quarter == values_before ? -1
+                                                : 0,
+            .place = quarter == y        ? Layout::kY
+                     : quarter == keys   ? Layout::kKeys
+                     : quarter == next_x ? Layout::kX
+                                         : Layout::kValues,
+            .norm_place = Layout::kNorms + axis * Layout::kNormBytes,
+            .bytes = vectors ? Layout::kVectorBytes + Layout::kNormBytes : kStreamTile,
+            .stride = quarter == next_x ? Layout::kVectorBytes : 0,
+            .norm_stride = vectors ? 2 * Layout::kNormBytes : 0,
+            .head = vectors ? int(block.batch_head) : block.head,
+            .image = vectors ? 0 : block.image};
+  }
+  /// The warp's own, to be kept: else the compiler works it out again for every tile.
+  __device__ Share kept_share() const {
+    Share kept = share(warp);
+    asm volatile(""
+                 : "+r"(kept.ahead), "+r"(kept.place), "+r"(kept.norm_place), "+r"(kept.bytes),
+                   "+r"(kept.stride), "+r"(kept.norm_stride));
+    return kept;
+  }
+  __device__ void load(int tile, const Share& share) const {
     CopyBarrier* const to = barrier(Layout::arrived);
-    if (quarter == y) {
-      expect_bytes(to, tile < tiles ? kVectorsAndNorms : 0);
-      if (tile < tiles) load_vectors(Layout::kY, tile, 1, to);
-    } else if (quarter == keys) {
-      expect_bytes(to, tile < tiles ? kStreamTile : 0);
-      if (tile < tiles) copy_box(at(Layout::kKeys), params.k, block.tokens(tile * kColumns), to);
-    } else if (quarter == values_before) {
-      expect_bytes(to, tile > 0 ? kStreamTile : 0);
-      if (tile > 0)
-        copy_box(at(Layout::kValues), params.v, block.tokens((tile - 1) * kColumns), to);
-    } else {
-      expect_bytes(to, tile + 1 < tiles ? kVectorsAndNorms : 0);
-      if (tile + 1 < tiles) load_vectors(Layout::x(tile + 1), tile + 1, 0, to);
-    }
+    const unsigned of = tile + share.ahead;
+    const bool exists = of < unsigned(tiles);
+    expect_bytes(to, exists ? share.bytes : 0);
+    if (!exists) return;
+    copy_box(at(share.place + of % 2 * share.stride), *share.map,
+             {0, int(of * kColumns), 0, share.head, share.image}, to);
+    if (share.norm_stride > 0)
+      copy_box(at(share.norm_place + of % 2 * share.norm_stride), *share.norm_map,
+               {int(of * kColumns), 0, 0, share.head, 0}, to);
   }
   /// To begin with what was there before the launch in front, then what that one made.
   __device__ void load_old() const {
     expect_bytes(barrier(Layout::rows),
                  3 * Layout::kVectorBytes + Layout::kNormBytes + kStreamTile);
     copy_box(at(Layout::kQueries), params.q, block.tokens(first_row), barrier(Layout::rows));
-    load(0, keys);
+    load(0, share(keys));
   }
   __device__ void load_new() const {
     CopyBarrier* const to = barrier(Layout::rows);
     copy_box(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
     load_vectors(Layout::x(0), 0, 0, to);
     copy_box(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
-    for (const int quarter : {y, values_before, next_x}) load(0, quarter);
+    for (const int quarter : {y, values_before, next_x}) load(0, share(quarter));
   }
   /// Once all warps' products of a tile are done, the next one comes. Warps stay whole: where lanes
   /// part, the compiler computes matrices' names lane by lane.
-  __device__ void replace(int tile) const {
+  __device__ void replace(int tile, const Share& share) const {
     __syncwarp();
     if (is_chosen()) arrive(barrier(Layout::read));
     wait_for_boxes(barrier(Layout::read), tile);
-    if (is_chosen()) load(tile + 1, warp);
+    if (is_chosen()) load(tile + 1, share);
   }
 };
 

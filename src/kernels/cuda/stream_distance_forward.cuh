@@ -22,17 +22,27 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
   static constexpr int kPieces = kColumns / 8;
   static constexpr float kAlmostZero = 1e-30F;
 
-  int row;              // row and row + 8 are this lane's
-  float scale, factor;  // of scores and of distances, times log2(e)
+  int row;  // row and row + 8 are this lane's
+  // Tiles from `first_simple` on, as many as that, have neither prefix tokens nor padding.
+  unsigned first_simple, simple_tiles;
+  std::uint32_t weights_at;  // where this lane begins to write weights
+  float scale, factor;       // of scores and of distances, times log2(e)
   LazySoftmax softmax;
   float out[8][4];
 
   __device__ explicit StreamDistanceForward(const StreamForward& all)
       : Block(all),
         row(first_row + threadIdx.x / 32 * 16 + Lane().g),
+        first_simple(g.prefix > first_row + 16 * this->warp ? tiles
+                                                            : (g.prefix + kColumns - 1) / kColumns),
+        simple_tiles(max(g.tokens / kColumns - int(first_simple), 0)),
+        weights_at(shared_address(Tile<T>{at(Layout::kWeights), kRowTile, 64}.piece(
+            threadIdx.x / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         // Padding is −∞ times the scale, which no 0 may undo.
         scale((p.scale == 0.0F ? kAlmostZero : p.scale) * kLog2E),
-        factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E) {}
+        factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F) * kLog2E) {
+    asm volatile("" : "+r"(weights_at));  // else it is worked out again for every tile
+  }
 
   /// Squared lengths of a lane's columns, of half a tile.
   struct Norms {
@@ -77,15 +87,17 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
       start_row_product<T, Steps>(x, vectors(Layout::kOwnX), vectors(Layout::x(tile)));
       commit_products();
     };
+    const auto share = this->kept_share();
     wait_for_boxes(barrier(Layout::rows), 0);
     start_x(0);
     Norms first_norms = norms(0, 0, 0);
     wait_for_products<0>();
     hold(x);
+    bool has_arrived = false;
     for (int tile = 0;; ++tile) {
       // Shared memory answers slowly beside products, so lengths are asked for before them.
       Norms next_norms = norms(tile, 0, 1);
-      wait_for_boxes(barrier(Layout::arrived), tile);
+      if (!has_arrived) wait_for_boxes(barrier(Layout::arrived), tile);
       begin_products();
       start_row_product<T, Steps>(length, vectors(Layout::kOwnY), vectors(Layout::kY));
       start_row_product<T>(scores, matrix(Layout::kQueries), matrix(Layout::kKeys));
@@ -99,18 +111,20 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
       hold(scores);
       hold(out);
       next_norms = norms(tile, 1, 1);
-      this->replace(tile);
+      this->replace(tile, share);
       roots(length, along_y, first_norms, 0);
       roots(length, along_y, next_norms, 1);
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
         for (int e = 0; e < 4; ++e) length[piece][e] += x[piece][e];
-      along_x.clear_prefix(length, row, tile * kColumns);
       hold(x);
       // Behind the last tile it is any tile's, and nobody asks for it.
       start_x(tile + 1);
-      if ((tile + 1) * kColumns > g.tokens) clear_padding(scores, tile);
+      if (tile - first_simple >= simple_tiles) {
+        along_x.clear_prefix(length, row, tile * kColumns);
+        clear_padding(scores, tile);
+      }
       weigh(scores, length);
       if (softmax.overflows()) {
         follow(scores, length);
@@ -118,6 +132,7 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
       }
       softmax.end_tile();
       first_norms = norms(tile + 1, 0, 0);
+      has_arrived = is_over(barrier(Layout::arrived), tile + 1);
       publish_to_matrix_unit();  // a warp's weights are for its own products alone
       __syncwarp();
       wait_for_products<0>();
@@ -143,9 +158,6 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
   }
   /// Leaves the weights in shared memory: registers are scarce.
   __device__ void weigh(const float (&scores)[kPieces][4], const float (&length)[kPieces][4]) {
-    const Tile<T> to{at(Layout::kWeights), kRowTile, 64};
-    const std::uint32_t first =
-        shared_address(to.piece(threadIdx.x / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16));
     softmax.begin_tile();
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) {
@@ -156,7 +168,7 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
         weights[i / 4][e] =
             softmax.weigh(logit(scores[piece][e], length[piece][e], softmax.shift[e / 2]), e);
       }
-      store_fragment<T>(first ^ 32 * k, as_a<T>(weights[0], weights[1]));
+      store_fragment<T>(weights_at ^ 32 * k, as_a<T>(weights[0], weights[1]));
     }
   }
   /// Has the softmax go to the greatest logit so far.

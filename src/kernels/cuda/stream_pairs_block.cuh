@@ -1,69 +1,11 @@
 #pragma once
 
 #include "kernels/cuda/stream_distance.cuh"
+#include "kernels/cuda/stream_pairs_layout.cuh"
 
 /// What the warpgroups of a block share in the backward pass of the distance form
 /// (stream_pairs.cuh).
 namespace sape2::kernels::cuda {
-
-inline constexpr int kPairThreads = 3 * kThreads;
-inline constexpr int kPairRegisters = 65536 / kPairThreads / 8 * 8;  // of a thread, to begin with
-inline constexpr int kPairColumns = kStreamColumns, kPairPieces = kPairColumns / 8;
-
-/// What goes from the warpgroups that make weights to the one that sums: 64 rows of the block by 64
-/// columns of the tile each.
-enum class PairItem { query_gradients, key_weights, key_gradients, omega_x, omega_y };
-
-/// Places in shared memory, in bytes from its beginning. A tile comes in two halves, each with a
-/// ring of its own: what distances and the first scores need, and the rest. Short vectors have
-/// short rows; the memory that they spare is another stage, and a slot for every item. Else ω comes
-/// behind the rest: along x it takes the place of its tile's values, which only its maker needs,
-/// along y that of the queries' gradients.
-template <int Steps>
-struct StreamPairsLayout {
-  static constexpr int kFirstStages = Steps > 2 ? 3 : 4, kRestStages = 3;
-  static constexpr bool kHasAllSlots = Steps <= 2;
-  static constexpr int kSlots = kHasAllSlots ? 5 : 3;
-  enum Part { x, y, k, q, v, dout };
-  static constexpr int kVectorRow = Steps > 2 ? 128 : 64;
-  static constexpr int kVectorBytes = kPairColumns * kVectorRow;
-  static constexpr int kFirstBytes = 2 * kVectorBytes + kStreamTile;
-  static constexpr int kRestBytes = 3 * kStreamTile;
-  // Of a tile's columns log2(Σ e^logit) and dout · out; then both squared lengths of the columns
-  // two tiles on, so that its maker has them before that tile begins. The block's rows have the
-  // same behind all tiles, and behind those the lengths of the first two tiles.
-  static constexpr int kNoteBytes = 2 * kPairColumns * 4, kNumberBytes = 2 * kNoteBytes;
-  static constexpr int kRows = 0;
-  static constexpr int kFirst = kRows + kFirstBytes + kRestBytes;
-  static constexpr int kRest = kFirst + kFirstStages * kFirstBytes;
-  static constexpr int kItems = kRest + kRestStages * kRestBytes;
-  // Sixteen vectors of ones: a product with them sums a matrix's rows.
-  static constexpr int kOnes = kItems + kSlots * kStreamTile, kOnesBytes = 16 * kVectorRow;
-  static constexpr int kNumbers = kOnes + kOnesBytes;
-  static constexpr int kScratch = kNumbers + (kRestStages + 2) * kNumberBytes;
-  static constexpr int kArrived = kScratch + 64;                    // of each first stage
-  static constexpr int kFollowed = kArrived + kFirstStages * 8;     // of each other stage
-  static constexpr int kRowsArrived = kFollowed + kRestStages * 8;  // of the block's rows, likewise
-  static constexpr int kFilled = kRowsArrived + 2 * 8;  // all items or the first three; ω
-  static constexpr int kEmptied = kFilled + 2 * 8;      // by a tile's parity; queries' gradients
-  static constexpr int kBytes = kEmptied + 3 * 8;
-
-  /// Where a part of the block's rows begins.
-  __host__ __device__ static constexpr int own(int part) {
-    return kRows + (part <= k ? part * kVectorBytes : kFirstBytes + (part - q) * kStreamTile);
-  }
-  /// Where a tile's part begins.
-  __host__ __device__ static constexpr int other(int tile, int part) {
-    if (part <= k) return kFirst + tile % kFirstStages * kFirstBytes + part * kVectorBytes;
-    return kRest + tile % kRestStages * kRestBytes + (part - q) * kStreamTile;
-  }
-  /// Where an item lies.
-  __host__ __device__ static constexpr int place(int tile, PairItem item) {
-    if (!kHasAllSlots && item == PairItem::omega_x) return other(tile, v);
-    if (!kHasAllSlots && item == PairItem::omega_y) item = PairItem::query_gradients;
-    return kItems + static_cast<int>(item) * kStreamTile;
-  }
-};
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -74,6 +16,7 @@ extern __shared__ __align__(kSharedAlignment) unsigned char pairs_memory[];
 template <class T, int Steps>
 struct StreamPairs {
   using Layout = StreamPairsLayout<Steps>;
+  using Place = PairTile<Steps>;
   using Fragments = FragmentA<T>[kPairPieces / 2];
 
   const StreamBackward& params;
@@ -82,7 +25,7 @@ struct StreamPairs {
   StreamBlock block;
   int tiles, first_row, row;  // row and row + 8 are this lane's
   int warp;                   // of the warpgroup
-  std::uint32_t lane_piece;   // where it begins to write an item into the first slot
+  std::uint32_t lane_piece;   // where it would begin to write an item at this memory's beginning
   std::uint64_t matrices;     // the matrix unit's name for all this memory
   std::uint64_t vectors;      // the same for vectors
   float factor;               // of the bias
@@ -96,21 +39,22 @@ struct StreamPairs {
         first_row(block.row_tile * kRowTile),
         row(first_row + threadIdx.x % kThreads / 32 * 16 + Lane().g),
         warp(__shfl_sync(0xffffffffu, threadIdx.x % kThreads / 32, 0)),
-        lane_piece(shared_address(slot(0).piece(threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16,
-                                                threadIdx.x % 32 / 16))),
+        lane_piece(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.piece(
+            threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         matrices(descriptor(shared_address(pairs_memory))),
         vectors(descriptor<Layout::kVectorRow>(shared_address(pairs_memory))),
         factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F)) {}
 
   __device__ static unsigned char* own(int part) { return pairs_memory + Layout::own(part); }
-  __device__ static unsigned char* other(int tile, int part) {
-    return pairs_memory + Layout::other(tile, part);
+  __device__ static unsigned char* other(const Place& tile, int part) {
+    return pairs_memory + Layout::other(part) + tile.offset(part);
   }
   __device__ std::uint64_t own_matrix(int part) const {
     return (part < Layout::k ? vectors : matrices) + Layout::own(part) / 16;
   }
-  __device__ std::uint64_t other_matrix(int tile, int part) const {
-    return (part < Layout::k ? vectors : matrices) + Layout::other(tile, part) / 16;
+  __device__ std::uint64_t other_matrix(const Place& tile, int part) const {
+    return (part < Layout::k ? vectors : matrices) + tile.offset(part) / 16 +
+           Layout::other(part) / 16;
   }
   /// Two neighbouring entries of a vector of the block's, as they were swizzled.
   __device__ static float2 own_entries(int part, int row, int entry) {
@@ -121,9 +65,13 @@ struct StreamPairs {
   }
   /// Sixteen of a tile's vectors, number k, with ones behind their last entry: how far away what
   /// follows a row's bytes lies is part of the name.
-  __device__ std::uint64_t vectors_and_ones(int tile, int part, int k) const {
-    const int place = Layout::other(tile, part) + 16 * k * Layout::kVectorRow;
-    return vectors - (1 << 16) + place / 16 + (std::uint64_t(Layout::kOnes - place) / 16 << 16);
+  __device__ std::uint64_t vectors_and_ones(const Place& tile, int part, int k) const {
+    // A step further on, the ones are a step nearer.
+    constexpr std::int64_t kFurther = 1 - (1 << 16);
+    const std::int64_t place = Layout::other(part) + 16 * k * Layout::kVectorRow;
+    const std::uint64_t in_first_stage =
+        vectors + (std::int64_t(Layout::kOnes / 16 - 1) << 16) + place / 16 * kFurther;
+    return in_first_stage + std::int64_t(tile.offset(part) / 16) * kFurther;
   }
   __device__ static Tile<T> slot(int index) {
     return {pairs_memory + Layout::kItems + index * kStreamTile, kRowTile, 64};
@@ -135,10 +83,12 @@ struct StreamPairs {
     return reinterpret_cast<float*>(pairs_memory + Layout::kNumbers + stage * Layout::kNumberBytes);
   }
   /// log2(Σ e^logit), behind them dout · out.
-  __device__ static float* notes(int tile) { return numbers_at(tile % Layout::kRestStages); }
+  __device__ static float* notes(const Place& tile) { return numbers_at(tile.rest.stage()); }
   __device__ static float* own_notes() { return numbers_at(Layout::kRestStages); }
   /// Squared lengths of x, behind them of y, two tiles on.
-  __device__ static float* next_lengths(int tile) { return notes(tile) + 2 * kPairColumns; }
+  __device__ static float* next_lengths(const Place& tile) {
+    return notes(tile) + 2 * kPairColumns;
+  }
   __device__ static float* own_lengths() { return own_notes() + 2 * kPairColumns; }
   /// Of tile 0 or 1.
   __device__ static float* first_lengths(int tile) {
@@ -192,26 +142,44 @@ struct StreamPairs {
   __device__ void load_tile_lengths(float* to, int tile, CopyBarrier* barrier) const {
     load_lengths(to, min(tile, tiles - 1) * kPairColumns, barrier);
   }
-  /// What a tile's distances and first scores need.
+  // Of a tile, into the stages of `place`: for distances and first scores, then the rest. Nothing
+  // counts as arrived before all bytes are expected, whoever starts the copies.
+
+  __device__ static void expect_first(const Place& place) {
+    expect_bytes(arrived(place.first.stage()), Layout::kFirstBytes);
+  }
+  __device__ static void expect_rest(const Place& place) {
+    expect_bytes(followed(place.rest.stage()), Layout::kRestBytes + Layout::kNumberBytes);
+  }
+  __device__ void load(int part, int tile, const Place& place) const {
+    const CUtensorMap* const maps[] = {&params.x, &params.y,      &params.k_rows,
+                                       &params.q, &params.v_rows, &params.dout};
+    const int first = tile * kPairColumns;
+    copy_box(other(place, part), *maps[part],
+             part < Layout::k ? block.vectors(first) : block.tokens(first),
+             part <= Layout::k ? arrived(place.first.stage()) : followed(place.rest.stage()));
+  }
+  __device__ void load_numbers(int tile, const Place& place) const {
+    CopyBarrier* const barrier = followed(place.rest.stage());
+    copy_box(notes(place), params.notes, block.notes(tile * kPairColumns, 2), barrier);
+    load_tile_lengths(next_lengths(place), tile + 2, barrier);
+  }
   __device__ void load_first(int tile) const {
     if (tile >= tiles) return;
-    const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = arrived(tile % Layout::kFirstStages);
-    expect_bytes(barrier, Layout::kFirstBytes);
-    copy_box(other(tile, Layout::x), params.x, block.vectors(first), barrier);
-    copy_box(other(tile, Layout::y), params.y, block.vectors(first), barrier);
-    copy_box(other(tile, Layout::k), params.k_rows, block.tokens(first), barrier);
+    const Place place(tile);
+    expect_first(place);
+    load(Layout::x, tile, place);
+    load(Layout::y, tile, place);
+    load(Layout::k, tile, place);
   }
   __device__ void load_rest(int tile) const {
     if (tile >= tiles) return;
-    const int first = tile * kPairColumns;
-    CopyBarrier* const barrier = followed(tile % Layout::kRestStages);
-    expect_bytes(barrier, Layout::kRestBytes + Layout::kNumberBytes);
-    copy_box(other(tile, Layout::v), params.v_rows, block.tokens(first), barrier);
-    copy_box(other(tile, Layout::q), params.q, block.tokens(first), barrier);
-    copy_box(notes(tile), params.notes, block.notes(first, 2), barrier);
-    load_tile_lengths(next_lengths(tile), tile + 2, barrier);
-    copy_box(other(tile, Layout::dout), params.dout, block.tokens(first), barrier);
+    const Place place(tile);
+    expect_rest(place);
+    load(Layout::v, tile, place);
+    load(Layout::q, tile, place);
+    load_numbers(tile, place);
+    load(Layout::dout, tile, place);
   }
   /// To begin with what was there before the launch in front, then what needs its notes; all in the
   /// order of its use, since every block of the device begins at once.
@@ -243,11 +211,18 @@ struct StreamPairs {
   }
   __device__ void await_first_rows() const { wait_for_boxes(rows_arrived(0), 0); }
   __device__ void await_rest_of_rows() const { wait_for_boxes(rows_arrived(1), 0); }
-  __device__ void await_first(int tile) const {
-    wait_for_boxes(arrived(tile % Layout::kFirstStages), tile / Layout::kFirstStages);
+  __device__ static void await_first(const Place& tile) {
+    wait_for_boxes(arrived(tile.first.stage()), tile.first.turn());
   }
-  __device__ void await_rest(int tile) const {
-    wait_for_boxes(followed(tile % Layout::kRestStages), tile / Layout::kRestStages);
+  __device__ static void await_rest(const Place& tile) {
+    wait_for_boxes(followed(tile.rest.stage()), tile.rest.turn());
+  }
+  /// Whether there is nothing to wait for.
+  __device__ static bool has_first(const Place& tile) {
+    return is_over(arrived(tile.first.stage()), tile.first.turn());
+  }
+  __device__ static bool has_rest(const Place& tile) {
+    return is_over(followed(tile.rest.stage()), tile.rest.turn());
   }
 
   // ------------------------------------------------------------------------------ hand over
@@ -255,47 +230,71 @@ struct StreamPairs {
   // A barrier tells only neighbouring turns apart. A maker's last wait here was for the tile three
   // before, so tiles of either parity have a barrier of their own.
 
-  /// Until nothing of the tile before is needed any more.
-  __device__ static void await_turn(int tile) {
-    if (tile > 0) wait_for_boxes(emptied((tile - 1) % 2), (tile - 1) / 2);
+  /// Until nothing of the tile before is needed any more. A barrier's turn before its first counts
+  /// as over.
+  __device__ static void await_turn(unsigned tile) {
+    wait_for_boxes(emptied((tile + 1) % 2), (tile + 1) / 2 - 1);
   }
-  __device__ void put(int tile, PairItem item, const Fragments& fragments) const {
-    const std::uint32_t first = lane_piece + Layout::place(tile, item) - Layout::kItems;
+  __device__ void put(const Place& tile, PairItem item, const Fragments& fragments) const {
+    std::uint32_t further = Layout::place(item);
+    if (!Layout::kHasAllSlots && item == PairItem::omega_x) further += tile.offset(Layout::v);
 #pragma unroll
-    for (int k = 0; k < kPairPieces / 2; ++k) store_fragment<T>(first ^ 32 * k, fragments[k]);
+    for (int k = 0; k < kPairPieces / 2; ++k)
+      store_fragment<T>((lane_piece ^ 32 * k) + further, fragments[k]);
   }
   /// What has been put since the last time.
-  __device__ static void hand_over(int part) {
+  __device__ static void hand_over(int part, bool any = true) {
     publish_to_matrix_unit();
     __syncwarp();
-    if (is_chosen()) arrive(filled(part));
+    if (is_chosen() && any) arrive(filled(part));
   }
-  __device__ static void await_items(int tile, int part) {
-    wait_for_boxes(filled(part), tile);
+  __device__ static void await_items(const Place& tile, int part) {
+    wait_for_boxes(filled(part), tile.number);
   }
-  __device__ std::uint64_t item_matrix(int tile, PairItem item) const {
-    return matrices + Layout::place(tile, item) / 16;
+  __device__ std::uint64_t item_matrix(const Place& tile, PairItem item) const {
+    const std::uint64_t in_first_stage = matrices + Layout::place(item) / 16;
+    if (Layout::kHasAllSlots || item != PairItem::omega_x) return in_first_stage;
+    return in_first_stage + tile.offset(Layout::v) / 16;
   }
   /// The queries' gradients are needed no more.
   __device__ static void release_first() {
     __syncwarp();
     if (is_chosen()) arrive(emptied(2));
   }
-  __device__ static void await_first_released(int tile) {
-    wait_for_boxes(emptied(2), tile);
+  __device__ static void await_first_released(const Place& tile) {
+    wait_for_boxes(emptied(2), tile.number);
   }
 
-  /// The sums need a tile no more: its stages take others. Warps stay whole, or the compiler
-  /// would no longer know that what it counts is the same for all lanes, as the matrix unit needs.
-  __device__ void release(int tile) const {
+  /// The sums need a tile no more: its stages take others, a part by each warp, since makers share
+  /// a scheduler with each. Warps stay whole, or the compiler would no longer know that what it
+  /// counts is the same for all lanes, as the matrix unit needs.
+  __device__ void release(const Place& tile) const {
     __syncwarp();
-    CopyBarrier* const barrier = emptied(tile % 2);
+    CopyBarrier* const barrier = emptied(tile.number % 2);
     if (is_chosen()) arrive(barrier);
-    if (warp != 0) return;
-    wait_for_boxes(barrier, tile / 2);
+    wait_for_boxes(barrier, tile.number / 2);
     if (!is_chosen()) return;
-    load_rest(tile + Layout::kRestStages);
-    load_first(tile + Layout::kFirstStages);
+    const int first = tile.number + Layout::kFirstStages, rest = tile.number + Layout::kRestStages;
+    const int quarter = threadIdx.x % kThreads / 32;
+    if (quarter < 2) {
+      if (rest >= tiles) return;
+      if (quarter == 0) {
+        expect_rest(tile);
+        load(Layout::v, rest, tile);
+        load(Layout::q, rest, tile);
+        load(Layout::dout, rest, tile);
+      } else {
+        load_numbers(rest, tile);
+      }
+    } else if (first < tiles) {
+      if (quarter == 2) {
+        expect_first(tile);
+        load(Layout::k, first, tile);
+      } else {
+        load(Layout::x, first, tile);
+        load(Layout::y, first, tile);
+      }
+    }
   }
 };
 

@@ -21,10 +21,8 @@ struct StreamPairSums {
   VectorSums dx = {}, dy = {};
 
   __device__ void run() {
-    for (int tile = 0; tile < pairs.tiles; ++tile) {
-      pairs.await_first(tile);
-      pairs.await_rest(tile);
-      pairs.await_items(tile, 0);
+    for (PairTile<Steps> tile(0); tile.number < unsigned(pairs.tiles); tile.advance(1)) {
+      pairs.await_items(tile, 0);  // whose maker had waited for all of the tile
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
       if constexpr (!Layout::kHasAllSlots) {
@@ -54,15 +52,17 @@ struct StreamPairSums {
 
   /// Adds an item times a part of its tile.
   template <int Pieces>
-  __device__ void add(float (&sum)[Pieces][4], int tile, PairItem item, int part) const {
+  __device__ void add(float (&sum)[Pieces][4], const PairTile<Steps>& tile, PairItem item,
+                      int part) const {
     const std::uint64_t a = pairs.item_matrix(tile, item);
+    std::uint64_t b = pairs.other_matrix(tile, part);
+    asm("" : "+l"(b));  // else the compiler begins anew for every k
     begin_products();
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)
-      shared_column_product<T>(sum, a + 2 * k,
-                               Pieces == kVectorPieces + 1
-                                   ? pairs.vectors_and_ones(tile, part, k)
-                                   : pairs.other_matrix(tile, part) + 128 * k);
+      shared_column_product<T>(
+          sum, a + 2 * k,
+          Pieces == kVectorPieces + 1 ? pairs.vectors_and_ones(tile, part, k) : b + 128 * k);
     commit_products();
   }
 

@@ -12,27 +12,41 @@ namespace sape2::kernels::cuda {
 template <class T, int Steps>
 struct StreamPairWeights {
   using Layout = StreamPairsLayout<Steps>;
+  using Place = PairTile<Steps>;
   using Fragments = typename StreamPairs<T, Steps>::Fragments;
   static constexpr int kPieces = kPairPieces;
-  // Whether products are started a step ahead of their use: the sums of long vectors leave too few
-  // registers for that.
+  // Whether products are started a step ahead of their use, and barriers asked before others are
+  // waited for: the sums of long vectors leave too few registers for that.
   static constexpr bool kAhead = Steps <= 2;
 
-  const StreamPairs<T, Steps>& pairs;
-  int maker;            // 0 or 1
+  StreamPairs<T, Steps> pairs;  // its own, since it hides a number from the compiler
+  unsigned maker;               // 0 or 1
+  // How many tiles, from the first on, have pairs with prefix tokens; how many, before others, have
+  // gradients that need no more than to be made.
+  unsigned with_prefix, simple;
   float scale, factor;  // times log2(e)
   float with_bias = 0.0F;
 
-  __device__ StreamPairWeights(const StreamPairs<T, Steps>& all, int number)
-      : pairs(all), maker(number), scale(all.p.scale * kLog2E), factor(all.factor * kLog2E) {}
+  __device__ StreamPairWeights(const StreamPairs<T, Steps>& all, unsigned number)
+      : pairs(all),
+        maker(number),
+        with_prefix(all.g.prefix > all.first_row + 16 * all.warp
+                        ? all.tiles
+                        : (all.g.prefix + kPairColumns - 1) / kPairColumns),
+        simple(all.params.base.dgain != nullptr ? 0 : all.g.tokens / kPairColumns),
+        scale(all.p.scale * kLog2E),
+        factor(all.factor * kLog2E) {}
 
   /// Returns this lane's share of Σ gradient · bias.
   __device__ float run() {
-    if (maker >= pairs.tiles) return 0.0F;
+    if (maker >= unsigned(pairs.tiles)) return 0.0F;
+    asm volatile("" : "+r"(pairs.lane_piece));  // else it is worked out anew for every tile
     Lengths lengths;
     pairs.await_first_rows();
     read(lengths, pairs.first_lengths(maker));
-    for (int tile = maker; tile < pairs.tiles; tile += 2) one_tile(tile, lengths);
+    bool has_first = false;
+    for (Place tile(maker); tile.number < unsigned(pairs.tiles);)
+      one_tile(tile, lengths, has_first);
     if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
     return with_bias;
   }
@@ -69,34 +83,45 @@ struct StreamPairWeights {
     to.own_y = row_numbers(pairs.own_lengths() + kRowTile);
   }
 
-  __device__ void one_tile(int tile, Lengths& lengths) {
-    float length[kPieces][4], along_y[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
+  /// Goes on to the next one. `has_first`: whether there is nothing to wait for at its beginning.
+  __device__ void one_tile(Place& tile, Lengths& lengths, bool& has_first) {
+    float along_x[kPieces][4], length[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
-    pairs.await_first(tile);
+    if (!has_first) pairs.await_first(tile);
     begin_products();
-    start<Steps>(length, tile, Layout::x, Layout::x);
-    start<Steps>(along_y, tile, Layout::y, Layout::y);
+    start<Steps>(along_x, tile, Layout::x, Layout::x);
+    start<Steps>(length, tile, Layout::y, Layout::y);
     // Of the tile before: until what was put is visible takes a while.
-    if constexpr (Layout::kHasAllSlots)
-      if (tile > maker) pairs.hand_over(0);
+    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0, !tile.is_first());
     wait_for_products<1>();
-    hold(length);
-    squares(length, lengths.own_x, lengths.x, tile);
-    std::uint32_t greatest = roots(length, inverse[0]);
+    hold(along_x);
+    squares(along_x, lengths.own_x, lengths.x, tile);
+    constexpr float kNone[kPieces][4] = {};
+    std::uint32_t greatest = roots(along_x, inverse[0], kNone);
+    if constexpr (kAhead)
+      if (is_infinite(greatest) || tile.number < with_prefix)
+        replace_infinite(along_x, inverse[0], kNone, tile);
     wait_for_products<0>();
-    hold(along_y);
-    squares(along_y, lengths.own_y, lengths.y, tile);
+    hold(length);
+    squares(length, lengths.own_y, lengths.y, tile);
     start_again(scores, tile, Layout::q, Layout::k);
-    greatest = greater_pairs<T>(greatest, roots(along_y, inverse[1]));
-    if (is_infinite(greatest)) {
-      replace_infinite(length, inverse[0]);
-      replace_infinite(along_y, inverse[1]);
+    const bool has_rest = kAhead && pairs.has_rest(tile);
+    if constexpr (kAhead) {
+      greatest = roots(length, inverse[1], along_x);
+      if (is_infinite(greatest) || tile.number < with_prefix)
+        replace_infinite(length, inverse[1], along_x, tile);
+    } else {
+      // With fewer registers the compiler does better if both axes are looked at together.
+      greatest = greater_pairs<T>(greatest, roots(length, inverse[1], kNone));
+      if (is_infinite(greatest)) {
+        replace_infinite(along_x, inverse[0], kNone, tile);
+        replace_infinite(length, inverse[1], kNone, tile);
+      }
+      add(length, along_x);
     }
-    add(length, along_y);
-    pairs.await_rest(tile);
-    if (tile == maker) pairs.await_rest_of_rows();
-    const float2 row_sums = row_numbers(pairs.own_notes()),
-                 row_deltas = row_numbers(pairs.own_notes() + kRowTile);
+    if (!has_rest) pairs.await_rest(tile);
+    if (tile.is_first()) pairs.await_rest_of_rows();
+    const float2 row_sums = row_numbers(pairs.own_notes());
     start_again(dweights, tile, Layout::dout, Layout::v);
 
     wait_for_products<1>();
@@ -108,6 +133,7 @@ struct StreamPairWeights {
         scores[piece][e] =
             power_of_2(fmaf(scores[piece][e], scale,
                             fmaf(length[piece][e], factor, -(e < 2 ? row_sums.x : row_sums.y))));
+    const float2 row_deltas = row_numbers(pairs.own_notes() + kRowTile);
     as_fragments(weights, scores);
     if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
     wait_for_products<kAhead ? 1 : 0>();
@@ -118,8 +144,10 @@ struct StreamPairWeights {
 #pragma unroll
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= e < 2 ? row_deltas.x : row_deltas.y;
     gradients(query_gradients, weights, dweights);
-    if ((tile + 1) * kPairColumns > pairs.g.tokens) clear_padding(query_gradients, tile);
-    if (pairs.params.base.dgain != nullptr) add_gain(query_gradients, length);
+    if (tile.number >= simple) [[unlikely]] {
+      clear_padding(query_gradients, tile);
+      add_gain(query_gradients, length);
+    }
     if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
     if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
 
@@ -158,7 +186,10 @@ struct StreamPairWeights {
       limit(omega);
     }
     read(lengths, pairs.next_lengths(tile));
-    pairs.await_turn(tile);
+    pairs.await_turn(tile.number);
+    Place next = tile;
+    next.advance(2);
+    if constexpr (kAhead) has_first = pairs.has_first(next);
     pairs.put(tile, PairItem::query_gradients, query_gradients);
     pairs.put(tile, PairItem::key_weights, weights);
     pairs.put(tile, PairItem::key_gradients, key_gradients);
@@ -170,30 +201,33 @@ struct StreamPairWeights {
     if constexpr (!Layout::kHasAllSlots) pairs.await_first_released(tile);
     pairs.put(tile, PairItem::omega_y, inverse[1]);
     if constexpr (!Layout::kHasAllSlots) pairs.hand_over(1);
+    tile = next;
   }
 
   template <int Sixteens = 4>
-  __device__ void start(float (&c)[kPieces][4], int tile, int own, int other) const {
+  __device__ void start(float (&c)[kPieces][4], const Place& tile, int own, int other) const {
     start_row_product<T, Sixteens>(c, pairs.own_matrix(own), pairs.other_matrix(tile, other));
     commit_products();
   }
   /// Into registers that were in use.
-  __device__ void start_again(float (&c)[kPieces][4], int tile, int own, int other) const {
+  __device__ void start_again(float (&c)[kPieces][4], const Place& tile, int own, int other) const {
     begin_products();
     start(c, tile, own, other);
   }
   /// From products of an axis's vectors to squared distances.
   __device__ void squares(float (&c)[kPieces][4], float2 own_norms, const Numbers& norms,
-                          int tile) const {
+                          const Place& tile) const {
     const StreamDistance<kPieces> distance(pairs.g.prefix, own_norms);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e) c[piece][e] = distance.square(c[piece][e], norms.of[piece], e);
-    distance.clear_prefix(c, pairs.row, tile * kPairColumns);
+    // Otherwise what prefix tokens need is done where inverses are infinite.
+    if constexpr (!kAhead) distance.clear_prefix(c, pairs.row, tile.number * kPairColumns);
   }
-  /// On to distances, and their inverses, whose greatest it returns.
-  __device__ static std::uint32_t roots(float (&c)[kPieces][4], Fragments& inverse) {
+  /// On to distances, added to `others`, and their inverses, whose greatest it returns.
+  __device__ static std::uint32_t roots(float (&c)[kPieces][4], Fragments& inverse,
+                                        const float (&others)[kPieces][4]) {
     std::uint32_t greatest = 0;
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k) {
@@ -202,7 +236,7 @@ struct StreamPairWeights {
       for (int i = 0; i < 8; ++i) {
         float& square = c[2 * k + i / 4][i % 4];
         by[i / 4][i % 4] = inverse_root_of_distance(square);
-        square = fabsf(square) * by[i / 4][i % 4];
+        square = fmaf(fabsf(square), by[i / 4][i % 4], others[2 * k + i / 4][i % 4]);
       }
       inverse[k] = as_a<T>(by[0], by[1]);
       round_here(inverse[k]);
@@ -213,12 +247,17 @@ struct StreamPairWeights {
   }
   /// Whether one of a pair is, for any lane.
   __device__ static bool is_infinite(std::uint32_t greatest) {
-    const float2 pair = unpack<T>(greatest);
-    return __any_sync(0xffffffffu, fmaxf(pair.x, pair.y) == INFINITY);
+    using Pair = std::conditional_t<std::is_same_v<T, Bf16>, __nv_bfloat162, __half2>;
+    constexpr std::uint32_t infinite = std::is_same_v<T, Bf16> ? 0x7f807f80u : 0x7c007c00u;
+    return !__all_sync(0xffffffffu, __hbneu2(reinterpret_cast<const Pair&>(greatest),
+                                             reinterpret_cast<const Pair&>(infinite)));
   }
   /// Inverses are infinite at distance 0, which has no gradient and whose own number is none yet,
-  /// or beyond what the type holds. Few tiles have any.
-  __device__ static void replace_infinite(float (&c)[kPieces][4], Fragments& inverse) {
+  /// or beyond what the type holds. Prefix tokens are at no distance, whatever was made of their
+  /// vectors. Few tiles have any of these.
+  __device__ void replace_infinite(float (&c)[kPieces][4], Fragments& inverse,
+                                   const float (&others)[kPieces][4], const Place& tile) const {
+    const int prefix = pairs.g.prefix, first = first_column(tile);
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
@@ -227,17 +266,24 @@ struct StreamPairWeights {
         float by[2] = {pair.x, pair.y};
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-          float& length = c[2 * k + i / 2][i % 2 * 2 + side];
-          if (by[side] != INFINITY) continue;
-          by[side] = length < INFINITY ? 65504.0F : 0.0F;
-          length = length < INFINITY ? length : 0.0F;
+          const int piece = 2 * k + i / 2, e = i % 2 * 2 + side;
+          const bool is_patch =
+              pairs.row + i % 2 * 8 >= prefix && first + k * 16 + i / 2 * 8 + side >= prefix;
+          if (by[side] != INFINITY && is_patch) continue;
+          const bool is_far = c[piece][e] < INFINITY && is_patch;
+          by[side] = is_far ? 65504.0F : 0.0F;
+          if (!is_far) c[piece][e] = others[piece][e];
         }
         inverse[k].r[i] = pack<T>(by[0], by[1]);
       }
   }
+  /// The first of a lane's columns.
+  __device__ int first_column(const Place& tile) const {
+    return tile.number * kPairColumns + 2 * pairs.quad();
+  }
   /// Padding has no gradients.
-  __device__ void clear_padding(Fragments& gradients, int tile) const {
-    const int first = tile * kPairColumns + 2 * pairs.quad();
+  __device__ void clear_padding(Fragments& gradients, const Place& tile) const {
+    const int first = first_column(tile);
 #pragma unroll
     for (int k = 0; k < kPieces / 2; ++k)
 #pragma unroll
