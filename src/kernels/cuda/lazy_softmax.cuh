@@ -24,14 +24,10 @@ struct LazySoftmax {
     tile_sum[e / 2][e % 2] += weight;
     return weight;
   }
-  /// Whether this lane's weights are too large, not finite ones among them.
-  __device__ bool are_too_large() const {
-    return !(tile_sum[0][0] + tile_sum[0][1] <= kLargest) ||
-           !(tile_sum[1][0] + tile_sum[1][1] <= kLargest);
-  }
-  /// Whether a warp's weights are to be made again.
+  /// Whether a warp's weights are to be made again, not finite ones among them.
   __device__ bool overflows() const {
-    return __any_sync(0xffffffffu, are_too_large());
+    return __any_sync(0xffffffffu, !(tile_sum[0][0] + tile_sum[0][1] <= kLargest) ||
+                                       !(tile_sum[1][0] + tile_sum[1][1] <= kLargest));
   }
   /// Goes to the greatest logit so far, given the greatest of this lane's in the tile, and has
   /// `out` follow.

@@ -31,9 +31,9 @@ struct ScoreSoftmax : LazySoftmax {
 
   __device__ explicit ScoreSoftmax(float s) : scale(s) {}
 
-  /// Scores become weights.
   template <int Pieces, class Terms>
-  __device__ void weigh_tile(float (&scores)[Pieces][4], Terms terms) {
+  __device__ void weigh_tile(float (&weights)[Pieces][4], const float (&scores)[Pieces][4],
+                             Terms terms) {
     begin_tile();
 #pragma unroll
     for (int piece = 0; piece < Pieces; ++piece) {
@@ -45,7 +45,7 @@ struct ScoreSoftmax : LazySoftmax {
       }
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[piece][e] = weigh(fmaf(scores[piece][e], scale, base[e / 2]), e);
+        weights[piece][e] = weigh(fmaf(scores[piece][e], scale, base[e / 2]), e);
     }
   }
   template <int Pieces, class Terms>
@@ -63,11 +63,13 @@ struct ScoreSoftmax : LazySoftmax {
   }
 };
 
-inline constexpr int kForwardBlocks = 4;  // a multiprocessor
+/// Blocks a multiprocessor: as many as registers allow.
+template <BiasForm Form, int Wide>
+inline constexpr int kForwardBlocks = Form == BiasForm::none || kTilePieces<Wide> < 8 ? 4 : 3;
 
 /// `Whole`: as in the queries' pass of backward.
 template <class T, BiasForm Form, int Wide, bool Whole>
-__global__ void __launch_bounds__(kThreads, kForwardBlocks)
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamForwardLayout<Form>;
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
   };
   ColumnMask<kPieces> mask;
   ScoreSoftmax softmax(p.scale * kLog2E);
-  float scores[kPieces][4], out[8][4] = {};
+  float scores[kPieces][4], weights[kPieces][4], out[8][4] = {};
   FragmentA<T> fragments[kPieces / 2];
   // Scores start from the bias, where there is one.
   const auto prepare_scores = [&] {
@@ -148,32 +150,23 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
       hold(scores);
     }
   };
-  const auto start_scores = [&](int tile) {
-    begin_products();
-    start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
-    commit_products();
-  };
-  const auto mask_scores = [&](int tile) {
+  const auto weigh = [&](int tile, const auto& terms) {
     hold(scores);
     if constexpr (!Whole)
       if (!columns.whole)
         mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
+    softmax.weigh_tile(weights, scores, terms);
+    hold(weights);
   };
-  // Weights as fragments. If some are too large, which all warps must know, since a product is
-  // theirs together, they are made again from scores that are made again; that saves the registers
-  // of either. Nobody reads the last tile's values or this one's keys after that but then.
-  const auto finish_weights = [&](int tile) {
-    if (__syncthreads_or(softmax.are_too_large())) {
-      prepare_scores();
-      start_scores(tile);
-      wait_for_products<0>();
-      mask_scores(tile);
+  const auto finish_weights = [&] {
+    if (softmax.overflows()) {
       softmax.follow(scores, read_terms(), out);
-      softmax.weigh_tile(scores, read_terms());
+      softmax.weigh_tile(weights, scores, read_terms());
     }
     softmax.end_tile();
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) fragments[k] = as_a<T>(scores[2 * k], scores[2 * k + 1]);
+    for (int k = 0; k < kPieces / 2; ++k)
+      fragments[k] = as_a<T>(weights[2 * k], weights[2 * k + 1]);
   };
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
@@ -188,7 +181,9 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
     keys.await_k(tile);
     keys.await_v(tile - 1);
     hold(out);
-    start_scores(tile);
+    begin_products();
+    start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
+    commit_products();
     start_column_product<T>(out, fragments, keys.v_matrix(tile - 1));
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
@@ -198,27 +193,28 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
       if (tile > 1 && is_chosen()) keys.load_v(tile - 2 + Layout::kVStages);
     }
     wait_for_products<1>();
-    mask_scores(tile);
-    softmax.weigh_tile(scores, terms);
-    hold(scores);
+    weigh(tile, terms);
     if constexpr (kDirect) stay_in_order();
     wait_for_products<0>();
     hold(out);
     keep(fragments);
-    finish_weights(tile);
+    finish_weights();
+    __syncthreads();
   };
 
   wait_for_boxes(rows_arrived, 0);
   if constexpr (Whole) direct.begin_part(p, block, first_row + warp_row, 0);
   prepare_scores();
   keys.await_k(0);
-  start_scores(0);
+  begin_products();
+  start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(0));
+  commit_products();
   if constexpr (kDirect)
     if (threadIdx.x == 0) keys.load_following();
   wait_for_products<0>();
-  mask_scores(0);
-  softmax.weigh_tile(scores, read_terms());
-  finish_weights(0);
+  weigh(0, read_terms());
+  finish_weights();
+  __syncthreads();
   // Two at a time: which stage is whose is then known beforehand.
   static_assert(Layout::kKStages == 2 && Layout::kVStages == 2);
   for (int two = 0; 2 * two + 1 < columns.tiles; ++two) {
