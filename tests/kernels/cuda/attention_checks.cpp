@@ -13,6 +13,7 @@ Problem filled(Problem p, Random& random, double spread) {
   p.v = random.normal(tensor, 1);
   p.dout = random.normal(tensor, 1);
   p.gain = random.normal(s.heads, 1);
+  if (!p.has_gain) p.gain.assign(s.heads, 1);
   p.gate_scale = random.normal(s.heads, 0.3);
   p.gate_offset = random.normal(s.heads, 1);
   if (p.scale == 1) p.scale = 1 / std::sqrt(double(s.head_size));
@@ -37,7 +38,7 @@ std::string described(const Problem& p) {
           : p.source == Source::k ? " k"
                                   : " qk") +
          (p.span == Span::suffix ? " suffix" : " between") + (p.inside ? " inside" : " outside") +
-         (p.tables_per_head ? " own tables" : "");
+         (p.has_gain ? "" : " no gain") + (p.tables_per_head ? " own tables" : "");
 }
 
 double tolerance(DType type) {

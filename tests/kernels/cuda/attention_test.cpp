@@ -16,6 +16,7 @@ TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
                                              {32, 32, 64},
                                              {24, 24, 64},
                                              {6, 48, 64},
+                                             {5, 64, 64},
                                              {16, 16, 64},
                                              {15, 15, 64}})
     for (const bool relative : {false, true}) {
@@ -24,6 +25,7 @@ TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
       p.span = relative ? Span::between : Span::suffix;
       p.form = relative ? Form::direct : Form::distance;
       p.inside = !relative;
+      p.has_gain = false;
       p.positions = default_positions(p);
       expect_right(filled(p, random), GetParam(), false);
     }
@@ -72,7 +74,7 @@ TEST_P(CudaAttention, ScalesThatAreNotPositive) {
 
 /// Rows of the grid next to where their tiles change: padded to eights, two or one to a tile, cut
 /// in two; the last tile whole, or reaching below the grid. Gains of 1 take one product, others
-/// two.
+/// two, and without any there are kernels that know so.
 TEST_P(CudaAttention, DirectGridsOfEveryWidth) {
   Random random(13);
   int round = 0;
@@ -96,6 +98,7 @@ TEST_P(CudaAttention, DirectGridsOfEveryWidth) {
       p.span = Span::between;
       p.has_tables = round % 4 != 1;
       p.inside = round % 5 == 0;
+      p.has_gain = round % 7 > 2;
       p.positions = default_positions(p);
       p = filled(p, random);
       if (round % 2 == 0) p.gain.assign(2, 1);
@@ -120,6 +123,7 @@ TEST_P(CudaAttention, DirectGradientsOfManyRows) {
     p.shape = {1, 2, rows, cols, prefix, head_size};
     p.form = Form::direct;
     p.has_tables = false;
+    p.has_gain = rows % 2 == 0;
     expect_right(filled(p, random), GetParam(), prefix == 0);
   }
 }
@@ -143,6 +147,7 @@ TEST_P(CudaAttention, RandomShapesAndSettings) {
     p.span = random.coin() ? Span::suffix : Span::between;
     p.inside = random.coin();
     p.tables_per_head = random.coin();
+    p.has_gain = round % 3 > 0;
     p.positions = default_positions(p);
     if (random.coin())
       p.positions = p.span == Span::suffix ? random.between(2, 9) : 2 * random.between(0, 5) + 1;
@@ -177,6 +182,7 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
         p.span = span;
         p.source = round % 2 ? Source::q : Source::k;
         p.inside = round % 3 == 0;
+        p.has_gain = round % 8 < 4;
         p.tables_per_head = round % 4 == 1;
         p.positions = default_positions(p);
         if (round % 5 == 2) p.positions += 4;

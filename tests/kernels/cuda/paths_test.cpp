@@ -37,6 +37,8 @@ Problem problem_of(const Grid& grid, Kind kind, Random& random) {
   const std::int64_t tensor = s.images * s.heads * s.tokens() * s.head_size;
   for (Numbers* numbers : {&p.q, &p.k, &p.v, &p.dout}) *numbers = random.normal(tensor, 1);
   p.gain = random.normal(s.heads, 1);
+  p.has_gain = !p.has_tables;
+  if (!p.has_gain) p.gain.assign(s.heads, 1);
   p.gate_scale = random.normal(s.heads, 0.3);
   p.gate_offset = random.normal(s.heads, 1);
   for (int axis = 0; axis < 2; ++axis) {
@@ -61,8 +63,8 @@ double relative_error(const Numbers& some, const Numbers& exact) {
 class CudaPaths : public GpuTest {};
 
 // In 16 bits the first seven run a head a block, by a kernel each, the others in tiles: streamed
-// with lines padded to 16, 32, 48 and 64, with a wide line, with wide heads, and with heads of no
-// compiled size.
+// with lines padded to 16, 32, 48 and 64, whole grids among them, with a wide line, with wide
+// heads, and with heads of no compiled size.
 TEST_P(CudaPaths, EveryKernel) {
   Random random(11);
   const double most = GetParam() == DType::float32 ? 1e-4 : 4e-2;
@@ -75,7 +77,9 @@ TEST_P(CudaPaths, EveryKernel) {
                            {14, 14, 0, 64},
                            {20, 14, 1, 64},
                            {17, 18, 1, 64},
+                           {6, 32, 0, 64},
                            {5, 40, 0, 64},
+                           {3, 64, 0, 64},
                            {3, 64, 1, 64},
                            {3, 90, 0, 32},
                            {9, 17, 2, 128},

@@ -29,6 +29,7 @@ struct Problem {
 
   Numbers q, k, v, dout;                  // (images, heads, tokens, head size)
   Numbers gain, gate_scale, gate_offset;  // (heads)
+  bool has_gain = true;                   // else all are 1, and nobody is told of them
   Numbers tables[2][2];                   // [set][axis]
   Numbers vectors[2];                     // [axis], where given
 

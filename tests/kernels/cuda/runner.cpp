@@ -98,7 +98,7 @@ struct Run {
     outputs = {out.view(), static_cast<SoftmaxRow*>(softmax.data())};
     saved = {out.const_view(), outputs.softmax, dout.const_view()};
     gradients = {dq.view(), dk.view(), dv.view()};
-    bias = {gain.floats(), p.inside};
+    bias = {p.has_gain ? gain.floats() : nullptr, p.inside};
   }
 
   /// Calls run(Launch) with as much workspace as it needs.
