@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/stream_distance.cuh"
-#include "kernels/cuda/stream_pairs_layout.cuh"
+#include "kernels/cuda/stream_pairs_fragments.cuh"
 
 /// What the warpgroups of a block share in the backward pass of the distance form
 /// (stream_pairs.cuh).
@@ -17,7 +17,7 @@ template <class T, int Steps>
 struct StreamPairs {
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
-  using Fragments = FragmentA<T>[kPairPieces / 2];
+  using Fragments = PairFragments<T>;
 
   const StreamBackward& params;
   const AttentionParams& p;

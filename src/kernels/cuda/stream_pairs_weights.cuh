@@ -13,7 +13,7 @@ template <class T, int Steps>
 struct StreamPairWeights {
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
-  using Fragments = typename StreamPairs<T, Steps>::Fragments;
+  using Fragments = PairFragments<T>;
   static constexpr int kPieces = kPairPieces;
   // Whether products are started a step ahead of their use, and barriers asked before others are
   // waited for: the sums of long vectors leave too few registers for that.
@@ -134,7 +134,7 @@ struct StreamPairWeights {
             power_of_2(fmaf(scores[piece][e], scale,
                             fmaf(length[piece][e], factor, -(e < 2 ? row_sums.x : row_sums.y))));
     const float2 row_deltas = row_numbers(pairs.own_notes() + kRowTile);
-    as_fragments(weights, scores);
+    as_fragments<T>(weights, scores);
     if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
     wait_for_products<kAhead ? 1 : 0>();
     hold(dweights);
@@ -143,7 +143,7 @@ struct StreamPairWeights {
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= e < 2 ? row_deltas.x : row_deltas.y;
-    gradients(query_gradients, weights, dweights);
+    make_gradients<T>(query_gradients, weights, dweights);
     if (tile.number >= simple) [[unlikely]] {
       clear_padding(query_gradients, tile);
       add_gain(query_gradients, length);
@@ -165,14 +165,14 @@ struct StreamPairWeights {
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e) scores[piece][e] = power_of_2(scores[piece][e]);
-    as_fragments(weights, scores);
+    as_fragments<T>(weights, scores);
     wait_for_products<0>();
     hold(dweights);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= column_deltas.at(piece, e);
-    gradients(key_gradients, weights, dweights);
+    make_gradients<T>(key_gradients, weights, dweights);
     // ω: a pair's gradients both ways round over its distance.
     Fragments both;
 #pragma unroll
@@ -180,10 +180,10 @@ struct StreamPairWeights {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         both[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
-    limit(both);
+    limit<T>(both);
     for (Fragments& omega : inverse) {
-      multiply(omega, both);
-      limit(omega);
+      multiply<T>(omega, both);
+      limit<T>(omega);
     }
     read(lengths, pairs.next_lengths(tile));
     pairs.await_turn(tile.number);
@@ -308,37 +308,6 @@ struct StreamPairWeights {
         const float* const by = length[2 * k + i / 2] + i % 2 * 2;
         with_bias = fmaf(pair.x, by[0], fmaf(pair.y, by[1], with_bias));
       }
-  }
-  /// The logits' gradients: weights times (their gradients less the mean).
-  __device__ static void gradients(Fragments& to, const Fragments& weights,
-                                   const float (&differences)[kPieces][4]) {
-    as_fragments(to, differences);
-    limit(to);
-    multiply(to, weights);
-  }
-  __device__ static void limit(Fragments& a) {
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a[k].r[i] = within_range<T>(a[k].r[i]);
-  }
-  __device__ static void multiply(Fragments& to, const Fragments& by) {
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[k].r[i] = multiply_pairs<T>(by[k].r[i], to[k].r[i]);
-  }
-  __device__ static void as_fragments(Fragments& to, const float (&from)[kPieces][4]) {
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
-      to[k] = as_a<T>(from[2 * k], from[2 * k + 1]);
-      round_here(to[k]);
-    }
-  }
-  /// Else the compiler may keep the float32 numbers until the rounded ones are used.
-  __device__ static void round_here(FragmentA<T>& a) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a.r[i]));
   }
 };
 

@@ -5,6 +5,7 @@
 #include "kernels/cuda/rows_delta.cuh"
 #include "kernels/cuda/stream_direct_gradient.cuh"
 #include "kernels/cuda/stream_rings.cuh"
+#include "kernels/cuda/stream_short_direct.cuh"
 
 /// Attention backward on Hopper, queries along rows: one warpgroup takes 64 queries, walks over all
 /// keys and gathers dq, the vectors' gradients and dgain. No bias, or the direct form.

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "kernels/cuda/stream_pairs_layout.cuh"
+
+/// Arithmetic on a tile of pairs in 16 bits, as they go from the warpgroups that make weights to
+/// the one that sums.
+namespace sape2::kernels::cuda {
+
+template <class T>
+using PairFragments = FragmentA<T>[kPairPieces / 2];
+
+/// Else the compiler may keep the float32 numbers until the rounded ones are used.
+template <class T>
+__device__ void round_here(FragmentA<T>& a) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a.r[i]));
+}
+template <class T>
+__device__ void as_fragments(PairFragments<T>& to, const float (&from)[kPairPieces][4]) {
+#pragma unroll
+  for (int k = 0; k < kPairPieces / 2; ++k) {
+    to[k] = as_a<T>(from[2 * k], from[2 * k + 1]);
+    round_here(to[k]);
+  }
+}
+template <class T>
+__device__ void limit(PairFragments<T>& a) {
+#pragma unroll
+  for (int k = 0; k < kPairPieces / 2; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[k].r[i] = within_range<T>(a[k].r[i]);
+}
+template <class T>
+__device__ void multiply(PairFragments<T>& to, const PairFragments<T>& by) {
+#pragma unroll
+  for (int k = 0; k < kPairPieces / 2; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[k].r[i] = multiply_pairs<T>(by[k].r[i], to[k].r[i]);
+}
+/// The logits' gradients: weights times (their gradients less the mean).
+template <class T>
+__device__ void make_gradients(PairFragments<T>& to, const PairFragments<T>& weights,
+                               const float (&differences)[kPairPieces][4]) {
+  as_fragments<T>(to, differences);
+  limit<T>(to);
+  multiply<T>(to, weights);
+}
+
+}  // namespace sape2::kernels::cuda
