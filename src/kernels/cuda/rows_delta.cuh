@@ -22,41 +22,6 @@ __device__ void widen_piece(const uint4& piece, float (&numbers)[16 / sizeof(T)]
   }
 }
 
-/// The same for 64 rows of 16-bit numbers that lie at multiples of 16 bytes, dout being in shared
-/// memory by the time it is needed.
-template <class T>
-struct TileDelta {
-  static constexpr int kStep = kThreads / 8, kRows = kRowTile / kStep;
-  uint4 out[kRows];
-
-  __device__ TileDelta(const BackwardParams& p, int image, int head, int first_row) {
-    const auto& g = p.forward.geometry;
-    const auto from = head_of<T>(p.out, image, head);
-    const int piece = threadIdx.x % 8;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int token = first_row + threadIdx.x / 8 + i * kStep;
-      const bool there = token < g.tokens && piece * 8 < g.head_size;
-      out[i] =
-          there ? reinterpret_cast<const uint4*>(from.row(token))[piece] : make_uint4(0, 0, 0, 0);
-    }
-  }
-  __device__ void write(const Tile<T>& dout, float* delta) const {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int row = threadIdx.x / 8 + i * kStep;
-      float a[8], b[8], sum = 0.0F;
-      widen_piece<T>(out[i], a);
-      widen_piece<T>(*reinterpret_cast<const uint4*>(dout.piece(row, threadIdx.x % 8)), b);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) sum += a[e] * b[e];
-#pragma unroll
-      for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      if (threadIdx.x % 8 == 0) delta[row] = sum;
-    }
-  }
-};
-
 /// dout · out of the rows of one block, into `delta`; a group of lanes takes a row.
 template <class T, int HeadSize>
 __device__ void rows_delta(const BackwardParams& p, int image, int head, int first_row,
@@ -106,5 +71,40 @@ __device__ void rows_delta(const BackwardParams& p, int image, int head, int fir
     if (lane == 0) delta[r] = sum;
   }
 }
+
+/// The same for 64 rows of 16-bit numbers that lie at multiples of 16 bytes, dout being in shared
+/// memory by the time it is needed.
+template <class T>
+struct TileDelta {
+  static constexpr int kStep = kThreads / 8, kRows = kRowTile / kStep;
+  uint4 out[kRows];
+
+  __device__ TileDelta(const BackwardParams& p, int image, int head, int first_row) {
+    const auto& g = p.forward.geometry;
+    const auto from = head_of<T>(p.out, image, head);
+    const int piece = threadIdx.x % 8;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int token = first_row + threadIdx.x / 8 + i * kStep;
+      const bool there = token < g.tokens && piece * 8 < g.head_size;
+      out[i] =
+          there ? reinterpret_cast<const uint4*>(from.row(token))[piece] : make_uint4(0, 0, 0, 0);
+    }
+  }
+  __device__ void write(const Tile<T>& dout, float* delta) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int row = threadIdx.x / 8 + i * kStep;
+      float a[8], b[8], sum = 0.0F;
+      widen_piece<T>(out[i], a);
+      widen_piece<T>(*reinterpret_cast<const uint4*>(dout.piece(row, threadIdx.x % 8)), b);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum += a[e] * b[e];
+#pragma unroll
+      for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+      if (threadIdx.x % 8 == 0) delta[row] = sum;
+    }
+  }
+};
 
 }  // namespace sape2::kernels::cuda

@@ -31,7 +31,7 @@ struct StreamBackward {
   CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
-  CUtensorMap short_x, short_y;    // 32 entries of both, in rows as short as that
+  CUtensorMap short_x, short_y;    // 32 entries of both in rows as short, where kernels want those
   CUtensorMap y_eight;             // eight entries of their y
 };
 

@@ -77,12 +77,6 @@ struct StreamDistanceBlock {
     for (const int each_warp : {Layout::arrived, Layout::read})
       prepare_barrier(barrier(each_warp), kWarps);
   }
-  __device__ void load_vectors(int place, int tile, int axis, CopyBarrier* to) const {
-    const int first = tile * kColumns;
-    copy_box(at(place), axis ? params.y : params.x, block.vectors(first), to);
-    copy_box(at(Layout::norms(tile, axis)), axis ? params.norm_y : params.norm_x,
-             block.notes(first, 1), to);
-  }
   /// What comes with a tile, a quarter by each warp.
   enum Quarter { y, keys, values_before, next_x };
   /// Where a quarter comes from and goes to, so that all warps do the same.
@@ -145,7 +139,8 @@ struct StreamDistanceBlock {
   __device__ void load_new() const {
     CopyBarrier* const to = barrier(Layout::rows);
     copy_box(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
-    load_vectors(Layout::x(0), 0, 0, to);
+    copy_box(at(Layout::x(0)), params.x, block.vectors(0), to);
+    copy_box(at(Layout::norms(0, 0)), params.norm_x, block.notes(0, 1), to);
     copy_box(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
     for (const int quarter : {y, values_before, next_x}) load(0, share(quarter));
   }

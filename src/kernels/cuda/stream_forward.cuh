@@ -14,7 +14,7 @@ struct StreamForwardLayout {
   static constexpr int kKStages = 2, kVStages = 2;
   static constexpr int kRingBytes = (kKStages + kVStages) * kStreamTile;
   static constexpr int kBarriers = kKStages + kVStages + 1;
-  // Places from the beginning; those behind which sizes are known at run time only come last.
+  // Places from the beginning; panels, whose number is known at run time only, come last.
   static constexpr int kRings = kStreamTile, kArrived = kRings + kRingBytes;
   static constexpr int kPanels = round_up(kArrived + kBarriers * 8, kSharedAlignment);
   __host__ __device__ static int y_panels(const StreamColumns& columns) {

@@ -9,6 +9,21 @@ namespace sape2::kernels::cuda {
 template <class T>
 using PairFragments = FragmentA<T>[kPairPieces / 2];
 
+/// Whether one of a pair is, for any lane of a warp.
+template <class T>
+__device__ bool is_infinite(std::uint32_t greatest) {
+  using Pair = std::conditional_t<std::is_same_v<T, Bf16>, __nv_bfloat162, __half2>;
+  constexpr std::uint32_t infinite = std::is_same_v<T, Bf16> ? 0x7f807f80u : 0x7c007c00u;
+  return !__all_sync(0xffffffffu, __hbneu2(reinterpret_cast<const Pair&>(greatest),
+                                           reinterpret_cast<const Pair&>(infinite)));
+}
+__device__ inline void add_tile(float (&to)[kPairPieces][4], const float (&from)[kPairPieces][4]) {
+#pragma unroll
+  for (int piece = 0; piece < kPairPieces; ++piece)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) to[piece][e] += from[piece][e];
+}
+
 /// Else the compiler may keep the float32 numbers until the rounded ones are used.
 template <class T>
 __device__ void round_here(FragmentA<T>& a) {

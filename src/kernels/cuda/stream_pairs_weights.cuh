@@ -99,7 +99,7 @@ struct StreamPairWeights {
     constexpr float kNone[kPieces][4] = {};
     std::uint32_t greatest = roots(along_x, inverse[0], kNone);
     if constexpr (kAhead)
-      if (is_infinite(greatest) || tile.number < with_prefix)
+      if (is_infinite<T>(greatest) || tile.number < with_prefix)
         replace_infinite(along_x, inverse[0], kNone, tile);
     wait_for_products<0>();
     hold(length);
@@ -108,16 +108,16 @@ struct StreamPairWeights {
     const bool has_rest = kAhead && pairs.has_rest(tile);
     if constexpr (kAhead) {
       greatest = roots(length, inverse[1], along_x);
-      if (is_infinite(greatest) || tile.number < with_prefix)
+      if (is_infinite<T>(greatest) || tile.number < with_prefix)
         replace_infinite(length, inverse[1], along_x, tile);
     } else {
       // With fewer registers the compiler does better if both axes are looked at together.
       greatest = greater_pairs<T>(greatest, roots(length, inverse[1], kNone));
-      if (is_infinite(greatest)) {
+      if (is_infinite<T>(greatest)) {
         replace_infinite(along_x, inverse[0], kNone, tile);
         replace_infinite(length, inverse[1], kNone, tile);
       }
-      add(length, along_x);
+      add_tile(length, along_x);
     }
     if (!has_rest) pairs.await_rest(tile);
     if (tile.is_first()) pairs.await_rest_of_rows();
@@ -245,13 +245,6 @@ struct StreamPairWeights {
     }
     return greatest;
   }
-  /// Whether one of a pair is, for any lane.
-  __device__ static bool is_infinite(std::uint32_t greatest) {
-    using Pair = std::conditional_t<std::is_same_v<T, Bf16>, __nv_bfloat162, __half2>;
-    constexpr std::uint32_t infinite = std::is_same_v<T, Bf16> ? 0x7f807f80u : 0x7c007c00u;
-    return !__all_sync(0xffffffffu, __hbneu2(reinterpret_cast<const Pair&>(greatest),
-                                             reinterpret_cast<const Pair&>(infinite)));
-  }
   /// Inverses are infinite at distance 0, which has no gradient and whose own number is none yet,
   /// or beyond what the type holds. Prefix tokens are at no distance, whatever was made of their
   /// vectors. Few tiles have any of these.
@@ -292,12 +285,6 @@ struct StreamPairWeights {
         if (column >= pairs.g.tokens) gradients[k].r[i] = 0;
         if (column + 1 >= pairs.g.tokens) gradients[k].r[i] &= 0xffff;
       }
-  }
-  __device__ static void add(float (&to)[kPieces][4], const float (&from)[kPieces][4]) {
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) to[piece][e] += from[piece][e];
   }
   __device__ void add_gain(const Fragments& gradients, const float (&length)[kPieces][4]) {
 #pragma unroll

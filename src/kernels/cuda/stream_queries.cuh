@@ -19,7 +19,7 @@ struct StreamQueriesLayout {
   static constexpr int kRowBytes = 2 * kStreamTile;  // q, dout
   static constexpr int kOnesBytes = kDirect ? RowSums<0>::kBytes : 0;
   static constexpr int kBarriers = kKStages + kVStages + 2;
-  // Places from the beginning; those behind which sizes are known at run time only come last.
+  // Places from the beginning; panels, whose number is known at run time only, come last.
   static constexpr int kRings = kRowBytes, kOnes = kRings + kRingBytes;
   static constexpr int kScratch = kOnes + kOnesBytes, kArrived = kScratch + kRowTile * 4;
   static constexpr int kPanels = round_up(kArrived + kBarriers * 8, kSharedAlignment);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   if constexpr (kShort) Short::write_matrix(matrix, bias_ratio(p, block.head));
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.dout, params.k, params.v);
-    if constexpr (kDirect) prefetch_maps(params.x, params.y);
+    if constexpr (kDirect) prefetch_maps(kShort ? params.short_x : params.x, params.y);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   }
   publish_to_copy_engine();
@@ -112,11 +112,11 @@ __global__ void __launch_bounds__(kThreads, 3)
   for (int half = 0; half < 2; ++half)
     if (row + 8 * half < g.tokens)
       softmax[half] = p.softmax[block.batch_head * g.tokens + row + 8 * half];
-  const TileDelta<T> rows_delta(params.base, block.image, block.head, first_row);
+  const TileDelta<T> own_delta(params.base, block.image, block.head, first_row);
   float shift[2], delta[2];
   // log2(Σ e^logit) and dout · out of the rows, for this pass and the next.
   const auto note_rows = [&] {
-    rows_delta.write(douts, scratch);
+    own_delta.write(douts, scratch);
     __syncthreads();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -173,8 +173,8 @@ __global__ void __launch_bounds__(kThreads, 3)
       return NoTerms();
     }
   };
-  // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
-  // Pieces weighed while products go on; in short rows the compiler may choose.
+  // In long rows of whole grids half of the weights are made before products are waited for that
+  // they do not need; elsewhere the compiler may choose.
   constexpr bool kInOrder = Whole && !kShort;
   constexpr int kAtOnce = kInOrder ? kPieces / 2 : kPieces;
   const auto weigh_pieces = [&](int first, int last, auto& terms) {
@@ -191,6 +191,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         weight[piece][e] = power_of_2(fmaf(weight[piece][e], scale, base[e / 2]));
     }
   };
+  // What becomes of a tile's scores while its gradients, and dq of the tile before, are in work.
   const auto weigh = [&](int tile, auto& terms) {
     hold(weight);
     weigh_pieces(0, kAtOnce, terms);

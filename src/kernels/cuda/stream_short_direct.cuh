@@ -5,9 +5,8 @@
 /// x's part of the direct form's bias by the warpgroup's product, for short vectors in whole grids.
 namespace sape2::kernels::cuda {
 
-/// The same for short vectors in a whole grid by the warpgroup's product: it takes rows of x as
-/// they lie in shared memory, of 64 bytes, and a matrix that says which entry is for which key,
-/// with the ratio where one is.
+/// The product takes rows of x as they lie in shared memory, of 64 bytes, and a matrix that says
+/// which entry is for which key, with the ratio where one is.
 template <class T, int Wide>
 struct ShortDirect {
   static constexpr bool kServes = Wide > 0 && Wide <= 4;

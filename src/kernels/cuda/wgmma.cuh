@@ -62,8 +62,8 @@ __device__ inline void end_products() {
   wait_for_products<0>();
 }
 
-/// Keeps arithmetic on its side of a wait for products, where the assembler would rather wait first:
-/// an event for profilers, which nothing is moved across.
+/// Keeps arithmetic on its side of a wait for products, where the assembler would rather wait
+/// first: an event for profilers, which nothing is moved across.
 __device__ inline void stay_in_order() {
   asm volatile("pmevent 0;" ::: "memory");
 }
@@ -92,10 +92,6 @@ template <class T, int Steps = 4, bool Add = false, int Pieces>
 __device__ void start_row_product(float (&c)[Pieces][4], std::uint64_t a, std::uint64_t b) {
 #pragma unroll
   for (int k = 0; k < Steps; ++k) shared_product<T>(c, a + 2 * k, b + 2 * k, Add || k > 0);
-}
-template <int Steps = 4, bool Add = false, class T, int Pieces>
-__device__ void start_row_product(float (&c)[Pieces][4], const Tile<T>& a, const Tile<T>& b) {
-  start_row_product<T, Steps, Add>(c, descriptor(a, 0, 0), descriptor(b, 0, 0));
 }
 /// Starts c += a · b, `a` fragments of a result, its columns along the rows of b; of c the first
 /// 64 columns, or all 16.

@@ -19,13 +19,14 @@ TEST_P(CudaAttention, NamedSettingsAtUsualSizes) {
                                              {5, 64, 64},
                                              {16, 16, 64},
                                              {15, 15, 64}})
-    for (const bool relative : {false, true}) {
+    for (const auto [relative, with_gain] :
+         {std::array{false, false}, {true, false}, {true, true}}) {
       Problem p;
       p.shape = {1, 2, rows, cols, 0, head_size};
       p.span = relative ? Span::between : Span::suffix;
       p.form = relative ? Form::direct : Form::distance;
       p.inside = !relative;
-      p.has_gain = false;
+      p.has_gain = with_gain;
       p.positions = default_positions(p);
       expect_right(filled(p, random), GetParam(), false);
     }

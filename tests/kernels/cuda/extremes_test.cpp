@@ -130,6 +130,35 @@ TEST_P(CudaExtremes, InfiniteValuesStayInTheirColumn) {
     }
 }
 
+/// Vectors of −∞ are masks: of every query some grid columns, and a grid row.
+TEST_P(CudaExtremes, MaskedKeysHaveNoWeight) {
+  Random random(10);
+  for (const auto [rows, cols] : {std::array{6, 32}, {5, 20}, {4, 64}, {9, 16}})
+    for (const bool has_gain : {false, true}) {
+      Problem p;
+      p.shape = {1, 2, rows, cols, 0, 64};
+      p.form = Form::direct;
+      p.has_tables = false;
+      p.has_gain = has_gain;
+      p.inside = false;
+      p = filled(p, random);
+      p.gain.assign(2, 1);
+      const std::int64_t patches = 2 * p.shape.patches();
+      for (std::int64_t i = 0; i < patches; ++i) {
+        for (std::int64_t x = i % 3; x < cols; x += 3) p.vectors[0][i * cols + x] = -INFINITY;
+        p.vectors[1][i * rows + i % rows] = -INFINITY;
+      }
+      const auto problem = rounded_problem(p, GetParam());
+      SCOPED_TRACE(described(problem));
+      const auto ours = run_on_gpu(problem, GetParam(), false), exact = solve(problem);
+      const double most = tolerance(GetParam()), rounding = 0.1 * norm(exact.dv);
+      expect_near("out", ours.out, exact.out, most);
+      expect_near("dq", ours.dq, exact.dq, 2 * most, rounding);
+      expect_near("dk", ours.dk, exact.dk, 2 * most, rounding);
+      expect_near("dv", ours.dv, exact.dv, most);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CudaExtremes, all_types(), type_name);
 
 }  // namespace

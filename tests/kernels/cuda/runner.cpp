@@ -109,6 +109,9 @@ struct Run {
     must(cudaDeviceSynchronize());
   }
 
+  /// Who gives no gain asks for no gradient of it.
+  float* wanted_dgain() const { return p.has_gain ? dgain.floats() : nullptr; }
+
   void plain() {
     with_workspace(cuda::plain_attention_workspace(inputs, false), [&](const cuda::Launch& launch) {
       cuda::plain_attention_forward(inputs, outputs, launch);
@@ -130,9 +133,9 @@ struct Run {
                    [&](const cuda::Launch& launch) {
                      cuda::biased_attention_backward(
                          inputs, vectors, p.form, bias, saved, gradients,
-                         {dx.data(), dy.data(), dgain.floats()}, launch);
+                         {dx.data(), dy.data(), wanted_dgain()}, launch);
                    });
-    s.dgain = dgain.download();
+    if (p.has_gain) s.dgain = dgain.download();
     s.dvectors[0] = dx.download();
     s.dvectors[1] = dy.download();
   }
@@ -177,9 +180,9 @@ struct Run {
     with_workspace(cuda::sape2_attention_workspace(inputs, encoding, p.form, true, kept),
                    [&](const cuda::Launch& launch) {
                      cuda::sape2_attention_backward(inputs, encoding, p.form, bias, saved,
-                                                    gradients, wanted, dgain.floats(), launch);
+                                                    gradients, wanted, wanted_dgain(), launch);
                    });
-    s.dgain = dgain.download();
+    if (p.has_gain) s.dgain = dgain.download();
     s.dgate_scale = dgate_scale.download();
     s.dgate_offset = dgate_offset.download();
     for (int set = 0; set < p.sets(); ++set)
