@@ -22,6 +22,20 @@ __device__ void widen_piece(const uint4& piece, float (&numbers)[16 / sizeof(T)]
   }
 }
 
+/// The product of two rows of which each of `Lanes` neighbours has a piece; all of them get it.
+template <class T, int Lanes>
+__device__ float dot_of_pieces(const uint4& left, const uint4& right) {
+  constexpr int kPerPiece = 16 / sizeof(T);
+  float a[kPerPiece], b[kPerPiece], sum = 0.0F;
+  widen_piece<T>(left, a);
+  widen_piece<T>(right, b);
+#pragma unroll
+  for (int e = 0; e < kPerPiece; ++e) sum += a[e] * b[e];
+#pragma unroll
+  for (int step = Lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+  return sum;
+}
+
 /// dout · out of the rows of one block, into `delta`; a group of lanes takes a row.
 template <class T, int HeadSize>
 __device__ void rows_delta(const BackwardParams& p, int image, int head, int first_row,
@@ -47,14 +61,7 @@ __device__ void rows_delta(const BackwardParams& p, int image, int head, int fir
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        float a[kPerPiece], b[kPerPiece], sum = 0.0F;
-        widen_piece<T>(pieces[i][0], a);
-        widen_piece<T>(pieces[i][1], b);
-#pragma unroll
-        for (int e = 0; e < kPerPiece; ++e) sum += a[e] * b[e];
-#pragma unroll
-        for (int step = kLanes / 2; step > 0; step /= 2)
-          sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        const float sum = dot_of_pieces<T, kLanes>(pieces[i][0], pieces[i][1]);
         if (lane == 0) delta[first + i * kStep] = sum;
       }
     }
@@ -95,13 +102,8 @@ struct TileDelta {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const int row = threadIdx.x / 8 + i * kStep;
-      float a[8], b[8], sum = 0.0F;
-      widen_piece<T>(out[i], a);
-      widen_piece<T>(*reinterpret_cast<const uint4*>(dout.piece(row, threadIdx.x % 8)), b);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) sum += a[e] * b[e];
-#pragma unroll
-      for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+      const float sum = dot_of_pieces<T, 8>(
+          out[i], *reinterpret_cast<const uint4*>(dout.piece(row, threadIdx.x % 8)));
       if (threadIdx.x % 8 == 0) delta[row] = sum;
     }
   }

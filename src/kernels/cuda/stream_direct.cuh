@@ -188,6 +188,16 @@ struct NoTerms {
 template <int Wide>
 inline constexpr int kTileRows = kTilePieces<Wide> / (Wide > 0 ? Wide : 1);
 
+/// Goes on to the place of the next tile; of whole grids only its first row changes.
+template <int Wide, bool Whole>
+__device__ void go_on(const StreamColumns& columns, StreamColumns::Place& at) {
+  if constexpr (Whole) {
+    at.first_row += kTileRows<Wide>;
+  } else {
+    columns.advance(at);
+  }
+}
+
 /// Queries along rows, keys along grid columns: x_i of a lane's places stays the same from tile to
 /// tile, in registers or, where those are short, in shared memory, one panel a part of the grid. It
 /// is what the scores start from; y_i, one number a grid row, joins them when they become weights.

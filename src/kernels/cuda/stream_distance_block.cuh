@@ -55,7 +55,7 @@ struct StreamDistanceBlock {
         block(g, g.padded_tokens / kRowTile),
         tiles((g.tokens + kColumns - 1) / kColumns),
         first_row(block.row_tile * kRowTile),
-        warp(__shfl_sync(0xffffffffu, threadIdx.x / 32, 0)) {}
+        warp(known_to_all_lanes(threadIdx.x / 32)) {}
 
   __device__ static unsigned char* at(int place) { return distance_forward_memory + place; }
   /// The matrix unit's names.

@@ -82,8 +82,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   const auto& columns = params.columns;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const Lane lane;
-  // The same for all lanes, so that branches on it are too.
-  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const int warp = known_to_all_lanes(threadIdx.x / 32);
   const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
 
   unsigned char* const rows = forward_memory;
@@ -171,11 +170,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
   const auto attend = [&](int tile) {
-    if constexpr (Whole) {
-      at.first_row += kTileRows<Wide>;
-    } else if constexpr (kDirect) {
-      columns.advance(at);
-    }
+    if constexpr (kDirect) go_on<Wide, Whole>(columns, at);
     prepare_scores();
     const auto terms = read_terms();  // before products start, beside which memory answers slowly
     keys.await_k(tile);

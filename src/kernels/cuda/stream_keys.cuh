@@ -26,8 +26,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int tiles = (g.tokens + kRowTile - 1) / kRowTile;
   const StreamBlock block(g, row_tiles);
   const Lane lane;
-  // The same for all lanes, so that branches on it are too.
-  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const int warp = known_to_all_lanes(threadIdx.x / 32);
 
   const auto barriers = [](int place) {
     return reinterpret_cast<CopyBarrier*>(keys_memory + place);

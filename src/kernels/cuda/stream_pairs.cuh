@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   pairs.fill_ones();
   publish_to_copy_engine();
   __syncthreads();
-  const int role = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
+  const int role = known_to_all_lanes(threadIdx.x / kThreads);
   // The sums have nothing to do yet.
   const bool begins_copies = role == 2 && pairs.warp == 0 && is_chosen();
   if (begins_copies) pairs.load_old();

@@ -38,7 +38,7 @@ struct StreamPairs {
         tiles((g.tokens + kPairColumns - 1) / kPairColumns),
         first_row(block.row_tile * kRowTile),
         row(first_row + threadIdx.x % kThreads / 32 * 16 + Lane().g),
-        warp(__shfl_sync(0xffffffffu, threadIdx.x % kThreads / 32, 0)),
+        warp(known_to_all_lanes(threadIdx.x % kThreads / 32)),
         lane_piece(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.piece(
             threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         matrices(descriptor(shared_address(pairs_memory))),

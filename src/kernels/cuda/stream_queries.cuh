@@ -54,8 +54,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto& columns = params.columns;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const Lane lane;
-  // The same for all lanes, so that branches on it are too.
-  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const int warp = known_to_all_lanes(threadIdx.x / 32);
   const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
   const int row = first_row + warp_row;
 
@@ -140,13 +139,6 @@ __global__ void __launch_bounds__(kThreads, 3)
   float dq[kDirect ? 9 : 8][4] = {};  // in the direct form also y's gradient at some grid rows
   FragmentA<T> fragments[kPieces / 2];
   StreamColumns::Place at{0, 0, true};
-  const auto advance = [&] {
-    if constexpr (Whole) {
-      at.first_row += kTileRows<Wide>;
-    } else if constexpr (kDirect) {
-      columns.advance(at);
-    }
-  };
   const auto prepare_scores = [&](int tile) {
     hold(weight);
     if constexpr (kDirect && !kShort) {
@@ -250,7 +242,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   for (int tile = 1; tile < columns.tiles; ++tile) {
     const auto before = at;
-    advance();
+    if constexpr (kDirect) go_on<Wide, Whole>(columns, at);
     prepare_scores(tile);
     keys.await_v(tile);
     auto terms = read_terms();

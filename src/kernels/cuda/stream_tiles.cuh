@@ -16,6 +16,12 @@ __device__ inline float log_of_2(float x) {
   return y;
 }
 
+/// A number that all lanes of a warp have, made known as such: what branches on it, or is made of
+/// it, is then not worked out lane by lane.
+__device__ inline int known_to_all_lanes(int number) {
+  return __shfl_sync(0xffffffffu, number, 0);
+}
+
 /// Which head and which tile of rows a block has.
 struct StreamBlock {
   int image, head, row_tile;
