@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/common.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/stream_distance_forward.cuh"
 #include "kernels/cuda/stream_forward.cuh"
@@ -25,6 +26,12 @@ bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns
   if (!make_token_map<T>(view, g, c.prefix, c.across, c.down, c.part_width, c.rows_per_tile, grid))
     return false;
   return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, c.width, 1, prefix);
+}
+
+/// Boxes of sixteen tokens of a result, where it is wanted.
+template <class T>
+bool make_result_map(const View& view, const Geometry& g, CUtensorMap* map) {
+  return view.data == nullptr || make_token_map<T>(as_const(view), g, 0, g.tokens, 1, 16, 1, map);
 }
 
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
@@ -99,7 +106,8 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   s.columns = stream_columns(g, Form, kStreamColumns);
   if (!make_token_map<T>(p.q, g, 0, g.tokens, 1, kRowTile, 1, &s.q) ||
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
-      !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix))
+      !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix) ||
+      !make_result_map<T>(p.out, g, &s.out))
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
@@ -138,7 +146,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (!make_note_map(p.delta, g, 2, kRowTile, &s.notes) || !rows(f.q, kRowTile, &s.q) ||
       !rows(p.dout, kRowTile, &s.dout) || !rows(f.k, kKeyRows, &s.k_rows) ||
       !rows(f.v, kKeyRows, &s.v_rows) || !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
-      !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix))
+      !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix) ||
+      !make_result_map<T>(p.dq, g, &s.dq) || !make_result_map<T>(p.dk, g, &s.dk) ||
+      !make_result_map<T>(p.dv, g, &s.dv))
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;

@@ -18,6 +18,7 @@ struct StreamForward {
   CUtensorMap k_prefix, v_prefix;  // a tile of prefix tokens
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
+  CUtensorMap out;                 // 16 tokens
 };
 
 struct StreamBackward {
@@ -31,6 +32,7 @@ struct StreamBackward {
   CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
+  CUtensorMap dq, dk, dv;          // 16 tokens
   CUtensorMap short_x, short_y;    // 32 entries of both in rows as short, where kernels want those
   CUtensorMap y_eight;             // eight entries of their y
 };

@@ -234,8 +234,8 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     if (lane.t == 0 && p.softmax != nullptr && token < g.tokens)
       p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
   }
-  store_rows(p.out, block, g.head_size, queries, out, 1.0F,
-             [&](int own) { return first_row + own < g.tokens ? first_row + own : -1; });
+  store_tokens(p.out, params.out, block, queries, out, 1.0F, first_row);
+  await_stored_boxes();
 #endif
 }
 

@@ -42,12 +42,14 @@ struct StreamPairSums {
     hold(dx);
     hold(dy);
     pairs.await_turn(pairs.tiles);  // all four warps' products are done
-    store(pairs.params.base.dq, dq, pairs.p.scale, PairItem::query_gradients);
-    store(pairs.params.base.dk, dk, pairs.p.scale, PairItem::key_gradients);
-    store(pairs.params.base.dv, dv, 1.0F, PairItem::key_weights);
+    const StreamBackward& params = pairs.params;
+    store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients);
+    store(params.base.dk, params.dk, dk, pairs.p.scale, PairItem::key_gradients);
+    store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights);
     pairs.await_first_rows();
-    store_vectors(pairs.params.base.dx, dx, 0);
-    store_vectors(pairs.params.base.dy, dy, 1);
+    store_vectors(params.base.dx, dx, 0);
+    store_vectors(params.base.dy, dy, 1);
+    await_stored_boxes();
   }
 
   /// Adds an item times a part of its tile.
@@ -67,12 +69,10 @@ struct StreamPairSums {
   }
 
   /// By way of the slot of an item, all of which are used up.
-  __device__ void store(const View& view, const float (&c)[8][4], float by, PairItem item) const {
-    store_rows(view, pairs.block, pairs.g.head_size, pairs.slot(static_cast<int>(item)), c, by,
-               [&](int row) {
-                 const int token = pairs.first_row + row;
-                 return token < pairs.g.tokens ? token : -1;
-               });
+  __device__ void store(const View& view, const CUtensorMap& map, const float (&c)[8][4], float by,
+                        PairItem item) const {
+    store_tokens(view, map, pairs.block, pairs.slot(static_cast<int>(item)), c, by,
+                 pairs.first_row);
   }
   __device__ void store_vectors(void* gradients, const VectorSums& c, int axis) const {
     const Lane lane;

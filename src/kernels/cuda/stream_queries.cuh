@@ -272,14 +272,14 @@ __global__ void __launch_bounds__(kThreads, 3)
   end_sums(at);
   if constexpr (Whole) direct_gradient.end_part(0);
 
-  store_rows(params.base.dq, block, g.head_size, queries, dq, p.scale,
-             [&](int own) { return first_row + own < g.tokens ? first_row + own : -1; });
+  store_tokens(params.base.dq, params.dq, block, queries, dq, p.scale, first_row);
   if constexpr (kDirect) {
     if (params.base.dgain != nullptr) {
       const float sum = block_sum(direct_gradient.with_bias, scratch);
       if (threadIdx.x == 0) params.base.dgain[blockIdx.x] = sum * (p.inside ? p.scale : 1.0F);
     }
   }
+  await_stored_boxes();
 #endif
 }
 

@@ -62,21 +62,43 @@ __device__ inline void clear_shared(unsigned char* data, int bytes) {
     reinterpret_cast<uint4*>(data)[i] = make_uint4(0, 0, 0, 0);
 }
 
-/// Writes 64 rows of a result, `factor` times, by way of a tile that nobody needs any more, so that
-/// whole rows leave; each warp has its own sixteen. `token_of(row)`: where to, −1 for nowhere.
+/// Puts 64 rows of a result, `factor` times, into a tile; each warp has its own sixteen.
+template <class T, int Pieces>
+__device__ void put_rows(const Tile<T>& tile, const float (&c)[Pieces][4], float factor) {
+  const int row = threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16;
+  const std::uint32_t at = shared_address(tile.piece(row, threadIdx.x % 32 / 16));
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    float pieces[2][4];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) pieces[e / 4][e % 4] = c[2 * k + e / 4][e % 4] * factor;
+    store_fragment<T>(at ^ 32 * k, as_a<T>(pieces[0], pieces[1]));
+  }
+}
+
+/// Writes 64 neighbouring tokens of a result by way of a tile that nobody needs any more, each warp
+/// its sixteen by the copy engine; `map`: of boxes of sixteen. Ends with await_stored_boxes.
+template <class T, int Pieces>
+__device__ void store_tokens(const View& view, const CUtensorMap& map, const StreamBlock& block,
+                             const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
+                             int first_token) {
+  if (view.data == nullptr) return;
+  put_rows(tile, c, factor);
+  publish_to_matrix_unit();
+  __syncwarp();
+  const int first = threadIdx.x % kThreads / 32 * 16;
+  if (threadIdx.x % 32 == 0)
+    store_box(map, block.tokens(first_token + first), tile.data + first * 128);
+}
+
+/// The same by threads, row by row. `token_of(row)`: where to, −1 for nowhere.
 template <class T, int Pieces, class TokenOf>
 __device__ void store_rows(const View& view, const StreamBlock& block, int head_size,
                            const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
                            TokenOf token_of) {
   if (view.data == nullptr) return;
-  const Lane lane;
   const int first = threadIdx.x % kThreads / 32 * 16;
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    const int piece = i / 2, half = i % 2;
-    reinterpret_cast<std::uint32_t*>(tile.piece(first + lane.g + 8 * half, piece))[lane.t] =
-        pack<T>(c[piece][2 * half] * factor, c[piece][2 * half + 1] * factor);
-  }
+  put_rows(tile, c, factor);
   __syncwarp();
   const auto to = head_of<T>(view, block.image, block.head);
   const int piece = threadIdx.x % 8;
