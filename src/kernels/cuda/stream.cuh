@@ -34,6 +34,18 @@ bool make_result_map(const View& view, const Geometry& g, CUtensorMap* map) {
   return view.data == nullptr || make_token_map<T>(as_const(view), g, 0, g.tokens, 1, 16, 1, map);
 }
 
+/// The same of a key's gradients; in the direct form boxes of a grid row's eights, and of prefix
+/// tokens': nothing is written beyond a row's end.
+template <class T, BiasForm Form>
+bool make_key_result_maps(const View& view, const Geometry& g, CUtensorMap* map,
+                          CUtensorMap* prefix) {
+  if constexpr (Form != BiasForm::direct) return make_result_map<T>(view, g, map);
+  if (view.data == nullptr) return true;
+  const auto from = as_const(view);
+  return make_token_map<T>(from, g, g.prefix, g.cols, g.rows, 8, 1, map) &&
+         (g.prefix == 0 || make_token_map<T>(from, g, 0, g.prefix, 1, 8, 1, prefix));
+}
+
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
 template <class T, BiasForm Form, class Stream>
 bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int box_entries, Stream* s) {
@@ -147,8 +159,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       !rows(p.dout, kRowTile, &s.dout) || !rows(f.k, kKeyRows, &s.k_rows) ||
       !rows(f.v, kKeyRows, &s.v_rows) || !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix) ||
-      !make_result_map<T>(p.dq, g, &s.dq) || !make_result_map<T>(p.dk, g, &s.dk) ||
-      !make_result_map<T>(p.dv, g, &s.dv))
+      !make_result_map<T>(p.dq, g, &s.dq) ||
+      !make_key_result_maps<T, Form>(p.dk, g, &s.dk, &s.dk_prefix) ||
+      !make_key_result_maps<T, Form>(p.dv, g, &s.dv, &s.dv_prefix))
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;

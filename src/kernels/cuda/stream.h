@@ -24,17 +24,18 @@ struct StreamForward {
 struct StreamBackward {
   BackwardParams base;
   StreamColumns columns;
-  StreamEights eights;             // of the direct form
-  CUtensorMap q, dout;             // 64 tokens
-  CUtensorMap k_rows, v_rows;      // 64 tokens or, in the direct form, an eight
-  CUtensorMap k, v;                // a tile of the grid
-  CUtensorMap k_prefix, v_prefix;  // a tile of prefix tokens
-  CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
-  CUtensorMap x, y;                // 64 tokens' vectors
-  CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
-  CUtensorMap dq, dk, dv;          // 16 tokens
-  CUtensorMap short_x, short_y;    // 32 entries of both in rows as short, where kernels want those
-  CUtensorMap y_eight;             // eight entries of their y
+  StreamEights eights;               // of the direct form
+  CUtensorMap q, dout;               // 64 tokens
+  CUtensorMap k_rows, v_rows;        // 64 tokens or, in the direct form, an eight
+  CUtensorMap k, v;                  // a tile of the grid
+  CUtensorMap k_prefix, v_prefix;    // a tile of prefix tokens
+  CUtensorMap notes;                 // 64 tokens' log2(Σ e^logit) and dout · out
+  CUtensorMap x, y;                  // 64 tokens' vectors
+  CUtensorMap norm_x, norm_y;        // at distance, those vectors' squared lengths
+  CUtensorMap dq, dk, dv;            // 16 tokens; of dk and dv in the direct form 8 of a grid row
+  CUtensorMap dk_prefix, dv_prefix;  // there 8 prefix tokens
+  CUtensorMap short_x, short_y;  // 32 entries of both in rows as short, where kernels want those
+  CUtensorMap y_eight;           // eight entries of their y
 };
 
 /// Tiles' slots along columns, as many as along rows.

@@ -30,17 +30,14 @@ struct StreamEights {
     const int row = static_cast<int>(std::uint64_t(index) * in_row_reciprocal >> 31);
     return {part, row, (index - row * in_row) * 8, true};
   }
+  /// The grid column, or prefix token, of an eight's first key. What of its eight lies beyond the
+  /// grid or the prefix is no key.
+  __host__ __device__ int first_column(const Place& at) const {
+    return at.part * part_width + at.column;
+  }
   /// Where an eight's tokens begin, or would if it had any.
   __host__ __device__ int first_token(const Place& at) const {
-    if (!at.in_grid) return at.column;
-    return prefix + at.row * across + at.part * part_width + at.column;
-  }
-  /// The token of one of an eight's keys; −1 where there is none.
-  __host__ __device__ int token(const Place& at, int key) const {
-    const int column = at.column + key;
-    const bool exists =
-        at.in_grid ? at.row < down && at.part * part_width + column < across : column < prefix;
-    return exists ? first_token(at) + key : -1;
+    return at.in_grid ? prefix + at.row * across + first_column(at) : at.column;
   }
 };
 

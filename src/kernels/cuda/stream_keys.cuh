@@ -272,13 +272,26 @@ __global__ void __launch_bounds__(kThreads, 3)
   hold(dk);
   hold(dv);
 
-  const auto token_of = [&](int slot) {
-    if constexpr (kDirect) return keys.token(keys.place(block.row_tile, slot / 8), slot % 8);
-    return first_row + slot < g.tokens ? first_row + slot : -1;
-  };
   __syncthreads();  // nobody reads k and v any more
-  store_rows(params.base.dk, block, g.head_size, k_rows, dk, p.scale, token_of);
-  store_rows(params.base.dv, block, g.head_size, v_rows, dv, 1.0F, token_of);
+  if constexpr (kDirect) {
+    const auto store = [&](const View& view, const CUtensorMap& map, const CUtensorMap& prefix_map,
+                           const Tile<T>& tile, const float(&c)[8][4], float factor) {
+      store_rows(view, tile, c, factor, [&](int first) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const auto at = keys.place(block.row_tile, first / 8 + i);
+          store_box(at.in_grid ? map : prefix_map, eight_box(block, keys, at),
+                    tile.data + (first + 8 * i) * 128);
+        }
+      });
+    };
+    store(params.base.dk, params.dk, params.dk_prefix, k_rows, dk, p.scale);
+    store(params.base.dv, params.dv, params.dv_prefix, v_rows, dv, 1.0F);
+  } else {
+    store_tokens(params.base.dk, params.dk, block, k_rows, dk, p.scale, first_row);
+    store_tokens(params.base.dv, params.dv, block, v_rows, dv, 1.0F, first_row);
+  }
+  await_stored_boxes();
 #endif
 }
 

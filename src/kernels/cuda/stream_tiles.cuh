@@ -56,6 +56,12 @@ __device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamC
   return (at.in_grid ? columns.part_width * columns.rows_per_tile : columns.width) * 128;
 }
 
+/// Where an eight of keys is stored.
+__device__ inline BoxPlace eight_box(const StreamBlock& block, const StreamEights& keys,
+                                     const StreamEights::Place& at) {
+  return {0, keys.first_column(at), at.row, block.head, block.image};
+}
+
 /// Slots that no copy fills must hold zeros: a weight of 0 does not silence what is no number.
 __device__ inline void clear_shared(unsigned char* data, int bytes) {
   for (int i = threadIdx.x; i < bytes / 16; i += kThreads)
@@ -76,40 +82,28 @@ __device__ void put_rows(const Tile<T>& tile, const float (&c)[Pieces][4], float
   }
 }
 
-/// Writes 64 neighbouring tokens of a result by way of a tile that nobody needs any more, each warp
-/// its sixteen by the copy engine; `map`: of boxes of sixteen. Ends with await_stored_boxes.
-template <class T, int Pieces>
-__device__ void store_tokens(const View& view, const CUtensorMap& map, const StreamBlock& block,
-                             const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
-                             int first_token) {
+/// Writes 64 rows of a result by way of a tile that nobody needs any more, each warp its sixteen by
+/// the copy engine: one lane calls start(first), which starts boxes of the rows from `first` on.
+/// Ends with await_stored_boxes.
+template <class T, int Pieces, class Start>
+__device__ void store_rows(const View& view, const Tile<T>& tile, const float (&c)[Pieces][4],
+                           float factor, Start start) {
   if (view.data == nullptr) return;
   put_rows(tile, c, factor);
   publish_to_matrix_unit();
   __syncwarp();
-  const int first = threadIdx.x % kThreads / 32 * 16;
-  if (threadIdx.x % 32 == 0)
-    store_box(map, block.tokens(first_token + first), tile.data + first * 128);
+  const int first = known_to_all_lanes(threadIdx.x % kThreads / 32) * 16;
+  if (is_chosen()) start(first);
 }
 
-/// The same by threads, row by row. `token_of(row)`: where to, −1 for nowhere.
-template <class T, int Pieces, class TokenOf>
-__device__ void store_rows(const View& view, const StreamBlock& block, int head_size,
-                           const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
-                           TokenOf token_of) {
-  if (view.data == nullptr) return;
-  const int first = threadIdx.x % kThreads / 32 * 16;
-  put_rows(tile, c, factor);
-  __syncwarp();
-  const auto to = head_of<T>(view, block.image, block.head);
-  const int piece = threadIdx.x % 8;
-  if (piece * 8 >= head_size) return;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int row = first + threadIdx.x % 32 / 8 + 4 * i, token = token_of(row);
-    if (token >= 0)
-      reinterpret_cast<uint4*>(to.row(token))[piece] =
-          *reinterpret_cast<const uint4*>(tile.piece(row, piece));
-  }
+/// Those of neighbouring tokens; `map`: of boxes of sixteen.
+template <class T, int Pieces>
+__device__ void store_tokens(const View& view, const CUtensorMap& map, const StreamBlock& block,
+                             const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
+                             int first_token) {
+  store_rows(view, tile, c, factor, [&](int first) {
+    store_box(map, block.tokens(first_token + first), tile.data + first * 128);
+  });
 }
 
 /// Which of a lane's columns of a tile are tokens. Finding that out takes divisions, but a tile has

@@ -111,8 +111,9 @@ TEST(StreamEights, EveryTokenStandsInOneEight) {
         EXPECT_EQ(at.part, eights.place(tile, 0).part);
         EXPECT_LT(at.row - first_entry, 8);
         for (int key = 0; key < 8; ++key) {
-          const int token = eights.token(at, key);
-          if (token < 0) continue;
+          const int column = eights.first_column(at) + key;
+          if (at.in_grid ? at.row >= g.rows || column >= g.cols : column >= g.prefix) continue;
+          const int token = eights.first_token(at) + key;
           ASSERT_LT(token, g.tokens);
           ++seen[token];
           if (at.in_grid) EXPECT_EQ((token - g.prefix) / g.cols, at.row);
