@@ -56,14 +56,17 @@ __global__ void __launch_bounds__(kPairThreads, 1)
     stream_pairs_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const StreamPairs<T, Steps> pairs(params);
-  if (threadIdx.x == 0) pairs.prepare();
-  pairs.fill_ones();
-  publish_to_copy_engine();
-  __syncthreads();
   const int role = known_to_all_lanes(threadIdx.x / kThreads);
   // The sums have nothing to do yet.
   const bool begins_copies = role == 2 && pairs.warp == 0 && is_chosen();
-  if (begins_copies) pairs.load_old();
+  if (begins_copies) {
+    pairs.prepare();
+    publish_to_copy_engine();
+    pairs.load_old();
+  }
+  pairs.fill_ones();
+  publish_to_copy_engine();
+  __syncthreads();
   wait_for_previous();
   if (begins_copies) pairs.load_new();
   float with_bias = 0.0F;

@@ -73,9 +73,6 @@ struct StreamPairs {
         vectors + (std::int64_t(Layout::kOnes / 16 - 1) << 16) + place / 16 * kFurther;
     return in_first_stage + std::int64_t(tile.offset(part) / 16) * kFurther;
   }
-  __device__ static Tile<T> slot(int index) {
-    return {pairs_memory + Layout::kItems + index * kStreamTile, kRowTile, 64};
-  }
   /// Of the four lanes that share a row, which one this is: read off an address, where asking for
   /// the thread's number would take longer.
   __device__ int quad() const { return lane_piece / 128 % 4; }

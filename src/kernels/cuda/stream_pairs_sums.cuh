@@ -21,7 +21,8 @@ struct StreamPairSums {
   VectorSums dx = {}, dy = {};
 
   __device__ void run() {
-    for (PairTile<Steps> tile(0); tile.number < unsigned(pairs.tiles); tile.advance(1)) {
+    pairs.await_first_rows();
+    for (PairTile<Steps> tile(0);; tile.advance(1)) {
       pairs.await_items(tile, 0);  // whose maker had waited for all of the tile
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
@@ -33,21 +34,22 @@ struct StreamPairSums {
       if constexpr (!Layout::kHasAllSlots) pairs.await_items(tile, 1);
       add(dx, tile, PairItem::omega_x, Layout::x);
       add(dy, tile, PairItem::omega_y, Layout::y);
+      if (tile.number + 1 == unsigned(pairs.tiles)) break;
       wait_for_products<0>();
       pairs.release(tile);
     }
-    hold(dq);
-    hold(dk);
-    hold(dv);
-    hold(dx);
-    hold(dy);
-    pairs.await_turn(pairs.tiles);  // all four warps' products are done
+    // Each leaves while others are still in work, by way of the block's own rows: nothing else runs
+    // here any more, and makers, who had read those, are done.
     const StreamBackward& params = pairs.params;
-    store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients);
-    store(params.base.dk, params.dk, dk, pairs.p.scale, PairItem::key_gradients);
-    store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights);
-    pairs.await_first_rows();
+    wait_for_products<4>();
+    store(params.base.dq, params.dq, dq, pairs.p.scale, Layout::q);
+    wait_for_products<3>();
+    store(params.base.dv, params.dv, dv, 1.0F, Layout::v);
+    wait_for_products<2>();
+    store(params.base.dk, params.dk, dk, pairs.p.scale, Layout::k);
+    wait_for_products<1>();
     store_vectors(params.base.dx, dx, 0);
+    wait_for_products<0>();
     store_vectors(params.base.dy, dy, 1);
     await_stored_boxes();
   }
@@ -68,13 +70,14 @@ struct StreamPairSums {
     commit_products();
   }
 
-  /// By way of the slot of an item, all of which are used up.
-  __device__ void store(const View& view, const CUtensorMap& map, const float (&c)[8][4], float by,
-                        PairItem item) const {
-    store_tokens(view, map, pairs.block, pairs.slot(static_cast<int>(item)), c, by,
+  __device__ void store(const View& view, const CUtensorMap& map, float (&c)[8][4], float by,
+                        int part) const {
+    hold(c);
+    store_tokens(view, map, pairs.block, Tile<T>{pairs.own(part), kRowTile, 64}, c, by,
                  pairs.first_row);
   }
-  __device__ void store_vectors(void* gradients, const VectorSums& c, int axis) const {
+  __device__ void store_vectors(void* gradients, VectorSums& c, int axis) const {
+    hold(c);
     const Lane lane;
     const auto& vectors = pairs.p.vectors;
     const int width = axis ? vectors.width_y : vectors.width_x;
