@@ -90,11 +90,11 @@ bool has_exact_ratio(const AttentionParams& p) {
 
 /// Calls use(bool_constant): whether tiles of the grid are all there is, none of them lacks a
 /// token, and the ratio is exact.
-template <class T, int Wide, class Use>
-void dispatch_whole(const StreamColumns& columns, const AttentionParams& p, Use use) {
+template <int Wide, class Use>
+void dispatch_whole(const StreamColumns& columns, bool is_exact, Use use) {
   constexpr bool kCanBeWhole = Wide > 0 && Wide != 5 && Wide != 7;
   if constexpr (kCanBeWhole)
-    if (columns.whole && columns.parts == 1 && columns.prefix == 0 && has_exact_ratio<T>(p))
+    if (columns.whole && columns.parts == 1 && columns.prefix == 0 && is_exact)
       return use(std::true_type());
   use(std::false_type());
 }
@@ -131,11 +131,12 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       launch(stream_distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
              StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
-      dispatch_whole<T, Form == BiasForm::direct ? kWide : 0>(s.columns, p, [&](auto whole) {
-        launch(stream_forward_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
-               {.overlapping = true}, kThreads,
-               spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
-      });
+      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(
+          s.columns, has_exact_ratio<T>(p), [&](auto whole) {
+            launch(stream_forward_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
+                   {.overlapping = true}, kThreads,
+                   spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
+          });
     }
   });
   return true;
@@ -170,7 +171,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
                    !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.short_y, 32)))
     return false;
   if (Form == BiasForm::direct &&
-      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
+      (!make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8) ||
+       !make_vector_map<T>(p.dx, g, g.cols, v.width_x, 16, &s.dx, g.cols <= 32 ? 32 : 64) ||
+       !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
@@ -185,7 +188,8 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =
           Form == BiasForm::direct ? g.batch_heads * s.eights.tiles : blocks;
-      dispatch_whole<T, Form == BiasForm::direct ? kWide : 0>(s.columns, f, [&](auto whole) {
+      const bool is_exact = has_exact_ratio<T>(f) && p.dgain == nullptr;
+      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(s.columns, is_exact, [&](auto whole) {
         launch(stream_queries_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
                {.overlapping = true}, kThreads,
                spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);

@@ -35,6 +35,7 @@ struct StreamBackward {
   CUtensorMap dq, dk, dv;            // 16 tokens; of dk and dv in the direct form 8 of a grid row
   CUtensorMap dk_prefix, dv_prefix;  // there 8 prefix tokens
   CUtensorMap short_x, short_y;  // 32 entries of both in rows as short, where kernels want those
+  CUtensorMap dx, dy;            // of whole grids, 16 tokens' vectors
   CUtensorMap y_eight;           // eight entries of their y
 };
 
