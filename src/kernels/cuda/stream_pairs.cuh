@@ -21,9 +21,14 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = params.forward.geometry;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const int first_row = block.row_tile * kRowTile;
+  const int token = first_row + threadIdx.x;
+  // Likely nobody has read it for long. Nothing is read by that, so the launch before may still be
+  // writing there.
+  if (threadIdx.x < kRowTile && token < g.tokens)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(
+        head_of<T>(params.dout, block.image, block.head).row(token)));
   wait_for_previous();
   let_next_begin();
-  const int token = first_row + threadIdx.x;
   const bool exists = threadIdx.x < kRowTile && token < g.tokens;
   SoftmaxRow row{};
   if (exists) row = params.forward.softmax[block.batch_head * g.tokens + token];

@@ -82,6 +82,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (kDirect) prefetch_maps(kShort ? params.short_x : params.x, params.y);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   }
+  // Likely nobody has read it for long.
+  if (warp == 3 && is_chosen()) prefetch_box(params.dout, block.tokens(first_row));
   publish_to_copy_engine();
   __syncthreads();
   wait_for_previous();
