@@ -34,16 +34,17 @@ bool make_result_map(const View& view, const Geometry& g, CUtensorMap* map) {
   return view.data == nullptr || make_token_map<T>(as_const(view), g, 0, g.tokens, 1, 16, 1, map);
 }
 
-/// The same of a key's gradients; in the direct form boxes of a grid row's eights, and of prefix
-/// tokens': nothing is written beyond a row's end.
+/// Boxes of up to `tokens` keys of a tile that stands along rows: neighbours or, in the direct
+/// form, rows of a square and, of prefix tokens, neighbours.
 template <class T, BiasForm Form>
-bool make_key_result_maps(const View& view, const Geometry& g, CUtensorMap* map,
-                          CUtensorMap* prefix) {
-  if constexpr (Form != BiasForm::direct) return make_result_map<T>(view, g, map);
+bool make_key_row_maps(const ConstView& view, const Geometry& g, int tokens, CUtensorMap* map,
+                       CUtensorMap* prefix) {
   if (view.data == nullptr) return true;
-  const auto from = as_const(view);
-  return make_token_map<T>(from, g, g.prefix, g.cols, g.rows, 8, 1, map) &&
-         (g.prefix == 0 || make_token_map<T>(from, g, 0, g.prefix, 1, 8, 1, prefix));
+  if constexpr (Form != BiasForm::direct)
+    return make_token_map<T>(view, g, 0, g.tokens, 1, tokens, 1, map);
+  constexpr int kSide = StreamSquares::kSide;
+  return make_token_map<T>(view, g, g.prefix, g.cols, g.rows, kSide, tokens / kSide, map) &&
+         (g.prefix == 0 || make_token_map<T>(view, g, 0, g.prefix, 1, tokens, 1, prefix));
 }
 
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
@@ -151,27 +152,28 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   StreamBackward s{};
   s.base = p;
   s.columns = stream_columns(g, Form, kStreamColumns);
-  s.eights = stream_eights(g, s.columns);
+  s.squares = stream_squares(g);
   const auto rows = [&](const ConstView& view, int tokens, CUtensorMap* map) {
     return make_token_map<T>(view, g, 0, g.tokens, 1, tokens, 1, map);
   };
-  constexpr int kKeyRows = Form == BiasForm::direct ? 8 : kRowTile;
+  const auto key_rows = [&](const ConstView& view, int tokens, CUtensorMap* map,
+                            CUtensorMap* prefix) {
+    return make_key_row_maps<T, Form>(view, g, tokens, map, prefix);
+  };
   if (!make_note_map(p.delta, g, 2, kRowTile, &s.notes) || !rows(f.q, kRowTile, &s.q) ||
-      !rows(p.dout, kRowTile, &s.dout) || !rows(f.k, kKeyRows, &s.k_rows) ||
-      !rows(f.v, kKeyRows, &s.v_rows) || !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
+      !rows(p.dout, kRowTile, &s.dout) || !key_rows(f.k, kRowTile, &s.k_rows, &s.k_rows_prefix) ||
+      !key_rows(f.v, kRowTile, &s.v_rows, &s.v_rows_prefix) ||
+      !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix) ||
-      !make_result_map<T>(p.dq, g, &s.dq) ||
-      !make_key_result_maps<T, Form>(p.dk, g, &s.dk, &s.dk_prefix) ||
-      !make_key_result_maps<T, Form>(p.dv, g, &s.dv, &s.dv_prefix))
+      !make_result_map<T>(p.dq, g, &s.dq) || !key_rows(as_const(p.dk), 16, &s.dk, &s.dk_prefix) ||
+      !key_rows(as_const(p.dv), 16, &s.dv, &s.dv_prefix))
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
-  const bool is_short = Form == BiasForm::direct && g.cols <= 32 && has_exact_ratio<T>(f);
-  if (is_short && (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.short_x, 32) ||
-                   !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.short_y, 32)))
-    return false;
   if (Form == BiasForm::direct &&
-      (!make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8) ||
+      (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.short_x, 32) ||
+       !make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.x_eight, 8) ||
+       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8) ||
        !make_vector_map<T>(p.dx, g, g.cols, v.width_x, 16, &s.dx, g.cols <= 32 ? 32 : 64) ||
        !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
@@ -187,21 +189,21 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
     } else {
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =
-          Form == BiasForm::direct ? g.batch_heads * s.eights.tiles : blocks;
+          Form == BiasForm::direct ? g.batch_heads * s.squares.tiles : blocks;
       const bool is_exact = has_exact_ratio<T>(f) && p.dgain == nullptr;
       dispatch_whole<Form == BiasForm::direct ? kWide : 0>(s.columns, is_exact, [&](auto whole) {
         launch(stream_queries_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
                {.overlapping = true}, kThreads,
                spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
       });
-      const auto keys = [&](auto are_short) {
-        constexpr bool kShort = decltype(are_short)::value;
-        launch(stream_keys_kernel<T, Form, kShort>, key_blocks, {.overlapping = true}, kThreads,
-               spread_evenly(key_blocks, StreamKeysLayout<Form, kShort>::kBytes), stream, s);
+      const auto keys = [&](auto exact) {
+        launch(stream_keys_kernel<T, Form, decltype(exact)::value>, key_blocks,
+               {.overlapping = true}, kThreads,
+               spread_evenly(key_blocks, StreamKeysLayout<Form>::kBytes), stream, s);
       };
       if constexpr (Form == BiasForm::direct)
-        if (is_short) return keys(std::true_type());
-      keys(std::false_type());
+        if (!has_exact_ratio<T>(f)) return keys(std::false_type());
+      keys(std::true_type());
     }
   });
   return true;

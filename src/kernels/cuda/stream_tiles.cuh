@@ -56,12 +56,6 @@ __device__ inline int keys_box_bytes(const StreamColumns& columns, const StreamC
   return (at.in_grid ? columns.part_width * columns.rows_per_tile : columns.width) * 128;
 }
 
-/// Where an eight of keys is stored.
-__device__ inline BoxPlace eight_box(const StreamBlock& block, const StreamEights& keys,
-                                     const StreamEights::Place& at) {
-  return {0, keys.first_column(at), at.row, block.head, block.image};
-}
-
 /// Slots that no copy fills must hold zeros: a weight of 0 does not silence what is no number.
 __device__ inline void clear_shared(unsigned char* data, int bytes) {
   for (int i = threadIdx.x; i < bytes / 16; i += kThreads)
