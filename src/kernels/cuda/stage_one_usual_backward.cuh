@@ -13,8 +13,10 @@ namespace sape2::kernels::cuda {
 template <class Lines>
 struct UsualBackwardRoom {
   static constexpr int kBlocks = Lines::kLong == 48 ? 4 : 3;
-  /// How often for q and k: short lines come while those before them are at work.
-  static constexpr int kBuffers = Lines::kLong <= 32 ? 2 : 1;
+  /// Whether lines of q and k come while those before them are at work, and the vectors' gradients
+  /// with them.
+  static constexpr bool kAhead = Lines::kLong <= 32;
+  static constexpr int kBuffers = kAhead ? 2 : 1;
   /// Whether for dq as it was, which then comes while lines are at work, too.
   static constexpr bool kOldRows = Lines::kLong < 64;
 
@@ -58,7 +60,6 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
   const StageOneParams& p = params.all.stage;
-  const auto& g = p.geometry;
   const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
   using Sums = UsualSums<Lines>;
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
@@ -70,8 +71,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   const UsualWarp<Lines> warp;
   const Lane lane;
   const UsualGates<Lines::kLong> gates(p, block.head);
-  const auto& from = params.all.gradients;
-  const std::int64_t vectors = from.place(g, axis, 0, 0, block.batch_head, 0);
+  UsualGradients<T, Lines, Room::kAhead> gradients(params.all.gradients, p.geometry,
+                                                   block.batch_head);
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
@@ -126,35 +127,30 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
     load_lines<Lines>(q + Lines::kTileBytes, UsualTensor<const T>(p.k, p, block), axis, line);
   };
+  const auto ask_for_gradients = [&](int line, bool wanted) {
+    if (!gradients_are_old) {
+      wait_for_previous();
+      let_next_begin();
+    }
+    gradients.ask(axis, line + warp.line, warp.own, wanted);
+  };
   load(block.first_line, 0);
   commit_copies();
-  UsualTable<T, Lines>(p, block, 0).keep(table);
+  const UsualTable<T, Lines> table_rows(p, block, 0);
+  if constexpr (Room::kAhead) ask_for_gradients(block.first_line, true);
+  table_rows.keep(table);
   // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
   const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {
     const int next_line = line + Lines::kLines;
     if (line > block.first_line) {
       __syncthreads();
-      if constexpr (Room::kBuffers == 1) {
+      if constexpr (!Room::kAhead) {
         load(line, 0);
         commit_copies();
       }
     }
-    if (!gradients_are_old) {
-      wait_for_previous();
-      let_next_begin();
-    }
-    UsualGradients<T, Lines> gradients(axis, line + warp.line, warp.own);
-    const int gradients_at =
-        (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
-        from.widths[0];
-    const int gradients_step = axis.position_stride * from.widths[0];
-    if (from.wide) {
-      gradients.read(static_cast<const float*>(from.axes[0]) + vectors + gradients_at,
-                     gradients_step);
-    } else {
-      gradients.read(static_cast<const T*>(from.axes[0]) + vectors + gradients_at, gradients_step);
-    }
+    if constexpr (!Room::kAhead) ask_for_gradients(line, true);
     q_at = shared_address(tokens) + buffer * Room::kTokenBytes;
     k_at = q_at + Lines::kTileBytes;
     source = p.first_from_q ? q_at : k_at;
@@ -171,7 +167,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     } else {
       prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
     }
-    if constexpr (Room::kBuffers == 2) {
+    if constexpr (Room::kAhead) {
       buffer ^= 1;
       if (next_line < last_line) load(next_line, buffer);
       commit_copies();
@@ -205,13 +201,6 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
 
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
-    UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
-    UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
-    if constexpr (!Room::kOldRows) {
-      wait_for_previous();
-      let_next_begin();
-      dq.read();
-    }
     // The scores' gradients become fragments before products need registers.
     FragmentA<T> dscores[kPieces / 2];
 #pragma unroll
@@ -224,13 +213,23 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
         doffset += dt;
         dt *= gates.given_scale;
       }
-      auto& a = dscores[piece / 2];
-      a = as_a<T>(d[piece], d[piece + 1]);
+      dscores[piece / 2] = as_a<T>(d[piece], d[piece + 1]);
+    }
+
+    UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
+    UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
+    if constexpr (!Room::kOldRows) {
+      wait_for_previous();
+      let_next_begin();
+      dq.read();
+    }
+#pragma unroll
+    for (int piece = 0; piece < kPieces; piece += 2)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         *reinterpret_cast<std::uint32_t*>(work + (lane.g + i % 2 * 8) * Work::kScorePitch +
-                                          piece * 16 + i / 2 * 16 + lane.t * 4) = a.r[i];
-    }
+                                          piece * 16 + i / 2 * 16 + lane.t * 4) =
+            dscores[piece / 2].r[i];
     dk.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
@@ -238,10 +237,11 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     for (int i = 0; i < kPieces / 2; ++i)
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
     if constexpr (Room::kOldRows) {
-      wait_for_copies<Room::kBuffers - 1>();  // the next lines may take longer
+      wait_for_copies<Room::kAhead>();  // the next lines may take longer
       dq.take(old_rows);
     }
     dq.add(c, work + Work::kStaging, Work::kRowPitch);
+    if constexpr (Room::kAhead) ask_for_gradients(next_line, next_line < last_line);
     __syncthreads();
 
     // dk from all patches of the line, and the tables' gradients from all in work.
