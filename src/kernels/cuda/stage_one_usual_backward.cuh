@@ -224,12 +224,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       dq.read();
     }
 #pragma unroll
-    for (int piece = 0; piece < kPieces; piece += 2)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        *reinterpret_cast<std::uint32_t*>(work + (lane.g + i % 2 * 8) * Work::kScorePitch +
-                                          piece * 16 + i / 2 * 16 + lane.t * 4) =
-            dscores[piece / 2].r[i];
+    for (int i = 0; i < kPieces / 2; ++i)
+      Padded<T>{work, Work::kScorePitch}.store(0, 16 * i, dscores[i]);
     dk.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
