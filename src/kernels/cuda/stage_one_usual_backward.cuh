@@ -197,7 +197,9 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       keep_positions<Lines>(work, position);
       __syncwarp();
     }
-    spread_over_bins<T, Lines>(work, bins, Lines::origin(warp.own));
+    // Steps beside sums hide each other's delays, where registers allow it.
+    const auto spread = [&] { spread_over_bins<T, Lines>(work, bins, Lines::origin(warp.own)); };
+    if constexpr (!Room::kAhead) spread();
 
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
@@ -215,6 +217,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       }
       dscores[piece / 2] = as_a<T>(d[piece], d[piece + 1]);
     }
+    if constexpr (Room::kAhead) spread();
 
     UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
     UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
