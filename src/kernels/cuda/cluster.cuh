@@ -8,11 +8,13 @@ namespace sape2::kernels::cuda {
 
 struct Cluster {
   unsigned size = 1, rank = 0;
+  unsigned index;  // among the clusters
 
-  __device__ Cluster() {
+  __device__ Cluster() : index(blockIdx.x) {
 #if __CUDA_ARCH__ >= 900
     asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
 #endif
   }
 

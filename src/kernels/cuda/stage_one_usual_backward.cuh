@@ -29,8 +29,9 @@ struct UsualBackwardRoom {
 };
 
 struct UsualBackward {
-  StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
+  UsualGrid grid;
   bool second;           // it is the second launch
+  StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
 };
 
 inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
@@ -43,7 +44,8 @@ inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
     std::swap(p.dgate_scale[0], p.dgate_scale[1]);
     std::swap(p.dgate_offset[0], p.dgate_offset[1]);
   }
-  return {p, axis == 1};
+  const AxisLines& own = p.stage.axes[0];
+  return {UsualGrid(p.stage, own.chunks, own.chunk * own.group), axis == 1, p};
 }
 
 template <class T, class Lines>
@@ -60,17 +62,15 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
   const StageOneParams& p = params.all.stage;
-  const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
+  const UsualBlock block(p, 0, params.grid);
   using Sums = UsualSums<Lines>;
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
   unsigned char* const all_old_rows = all_bins.data + Lines::kWarps * Work::kBinBytes;
   Sums sums(all_work, all_old_rows + (Room::kOldRows ? Lines::kTileBytes : 0));
-  sums.prepare();
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
   const Lane lane;
-  const UsualGates<Lines::kLong> gates(p, block.head);
   UsualGradients<T, Lines, Room::kAhead> gradients(params.all.gradients, p.geometry,
                                                    block.batch_head);
 
@@ -138,9 +138,11 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   commit_copies();
   const UsualTable<T, Lines> table_rows(p, block, 0);
   if constexpr (Room::kAhead) ask_for_gradients(block.first_line, true);
+  const UsualGates<Lines::kLong> gates(p, block.head);
+  sums.prepare();
   table_rows.keep(table);
   // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
-  const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
+  const int last_line = kKeepsTable ? block.last_line : block.first_line + params.grid.lines;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {
     const int next_line = line + Lines::kLines;
     if (line > block.first_line) {

@@ -6,11 +6,10 @@
 namespace sape2::kernels::cuda {
 
 struct UsualForward {
+  UsualGrid grid;
+  int axis;  // the grid's first one
   StageOneParams stage;
   UsualOutputs to;
-  int axis;         // the grid's first one
-  unsigned blocks;  // that a head and axis get
-  int lines;        // of a block
 };
 
 /// Blocks that a multiprocessor should run at once.
@@ -46,7 +45,7 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
   }
   const auto& g = params.stage.geometry;
   const int axis_index = params.axis + blockIdx.y;
-  const UsualBlock block(params.stage, axis_index, params.blocks, params.lines);
+  const UsualBlock block(params.stage, axis_index, params.grid);
   const AxisLines& axis = block.axis;
   const int width = params.to.widths[axis_index];
   const std::int64_t first = block.batch_head * g.padded_tokens;
@@ -122,10 +121,10 @@ bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cu
       const LaunchOptions options{.parts = division.both ? 2 : 1, .overlapping = true};
       if (near)
         launch(usual_shift_kernel<T, Lines>, heads, options, Lines::kThreads, kBytes, stream,
-               UsualShift{p, to, axis});
+               UsualShift{UsualGrid(p, 1, Lines::kLines), axis, p, to});
       launch(near ? usual_forward_kernel<T, Lines, true> : usual_forward_kernel<T, Lines, false>,
              heads * division.blocks, options, Lines::kThreads, kBytes, stream,
-             UsualForward{p, to, axis, static_cast<unsigned>(division.blocks), division.lines});
+             UsualForward{UsualGrid(p, division.blocks, division.lines), axis, p, to});
       axis += division.both ? 2 : 1;
     });
   }

@@ -40,7 +40,7 @@ struct UsualSums {
   __device__ UsualSums(unsigned char* shared, unsigned char* own_shared)
       : room(reinterpret_cast<float4*>(shared)), own(reinterpret_cast<Own*>(own_shared)) {}
 
-  /// Before anything else.
+  /// Before the block's first barrier.
   __device__ void prepare() const {
     if (threadIdx.x != 0) return;
     prepare_barrier(&own->arrived);
@@ -48,7 +48,7 @@ struct UsualSums {
   }
 
   /// The block's entry among the pairs', or blocks', partial sums.
-  __device__ unsigned entry() const { return blockIdx.x / cluster.size; }
+  __device__ unsigned entry() const { return cluster.index; }
 
   /// All threads call it. `gates` are summed up over the block too and stored as entries, unless
   /// null.
