@@ -18,14 +18,17 @@ struct Cluster {
 #endif
   }
 
-  /// All threads of the cluster, and so of the block, come here before one goes on. Says nothing of
-  /// what they wrote, so nobody waits for his writes to arrive; what they read they have.
-  __device__ void meet() const {
+  /// All threads of the cluster, and so of the block, arrive before one goes on that waits. Says
+  /// nothing of what they wrote, so nobody waits for his writes to arrive; what they read they
+  /// have.
+  __device__ void arrive() const {
 #if __CUDA_ARCH__ >= 900
-    asm volatile(
-        "barrier.cluster.arrive.relaxed.aligned;\n"
-        "barrier.cluster.wait.acquire.aligned;" ::
-            : "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+  }
+  __device__ void wait() const {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
   }
 };

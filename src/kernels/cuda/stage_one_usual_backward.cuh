@@ -258,6 +258,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
+    if (!kKeepsTable || next_line >= last_line) sums.leave_room();
     if constexpr (kKeepsTable) {
       if (dtables != nullptr) add_tables(dtable[0], warp.first_row);
     } else {
@@ -270,7 +271,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       store_sums(parts, line > block.first_line, next_line >= last_line);
     }
   }
-  // Blocks without lines have done neither, and what follows takes others' memory.
+  // Blocks without lines have done nothing, and what follows takes others' memory.
+  if (kKeepsTable && block.first_line >= last_line) sums.leave_room();
   wait_for_previous();
   let_next_begin();
   wait_for_copies<0>();

@@ -33,7 +33,7 @@ struct UsualSums {
   };
 
   Cluster cluster;
-  float4* room;  // kBytes, free while store runs
+  float4* room;  // kBytes, free from leave_room until store is over
   Own* own;
   int turn = 0;
 
@@ -50,12 +50,16 @@ struct UsualSums {
   /// The block's entry among the pairs', or blocks', partial sums.
   __device__ unsigned entry() const { return cluster.index; }
 
+  /// All threads call it before every store, as soon as they read there no more.
+  __device__ void leave_room() const {
+    if (cluster.size > 1) cluster.arrive();
+  }
+
   /// All threads call it. `gates` are summed up over the block too and stored as entries, unless
   /// null.
   __device__ void store(const Parts& parts, const Table& table, float2 gates, float* scales,
                         float* offsets) {
     const bool tables = table.data != nullptr, any_gates = scales != nullptr || offsets != nullptr;
-    if (!tables && !any_gates) return;
     const bool pair = cluster.size > 1;
     float gate[4] = {};
     if (any_gates) {
@@ -64,7 +68,7 @@ struct UsualSums {
       gate[1] = sum.y;
     }
     if (pair) {
-      cluster.meet();  // nobody reads there any more
+      cluster.wait();
       const bool receives_gates = any_gates && cluster.rank == 0;
       if (threadIdx.x == 0) {
         expect_bytes(&own->arrived, (tables ? kBytes : 0) + (receives_gates ? 16 : 0));
