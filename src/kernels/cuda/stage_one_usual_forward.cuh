@@ -51,12 +51,12 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
   const std::int64_t first = block.batch_head * g.padded_tokens;
   T* const vectors = static_cast<T*>(params.to.vectors[axis_index]) + first * width;
   [[maybe_unused]] float* const lengths = params.to.squared_lengths[axis_index] + first;
-  const UsualVectors<T, Lines> all(params.stage, block, usual_shared);
+  const UsualVectors<T, Lines> all(params.stage, block, axis_index, usual_shared);
   const Lane lane;
 
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
     float vector[Lines::kPieces][4];
-    all.make(vector, axis_index, line);
+    all.make(vector, line);
     [[maybe_unused]] float2 squares;
     if constexpr (Near) {
       wait_for_previous();

@@ -24,9 +24,9 @@ __global__ void __launch_bounds__(Lines::kThreads)
   UsualBlock block(params.stage, axis_index, params.grid);
   const AxisLines& axis = block.axis;
   block.first_line = max(0, axis.lines - Lines::kLines) / 2;
-  const UsualVectors<T, Lines> vectors(params.stage, block, usual_shared);
+  const UsualVectors<T, Lines> vectors(params.stage, block, axis_index, usual_shared);
   float vector[Lines::kPieces][4];
-  vectors.make(vector, axis_index, block.first_line);
+  vectors.make(vector, block.first_line);
   __syncthreads();
 
   const Lane lane;

@@ -5,17 +5,6 @@
 /// Rows of dq and dk that stage 1's way back adds to, where sizes are known to the compiler.
 namespace sape2::kernels::cuda {
 
-/// 16 bytes to memory if `wanted`, without a branch: what is stored is worked out beside other
-/// work.
-__device__ inline void store_16(void* to, const uint4& x, bool wanted) {
-  asm volatile(
-      "{.reg .pred p;\n"
-      "setp.ne.u32 p, %5, 0;\n"
-      "@p st.global.v4.u32 [%0], {%1, %2, %3, %4};}" ::"l"(to),
-      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(std::uint32_t(wanted))
-      : "memory");
-}
-
 /// Where 16 rows of a tensor are, as they are read and written: every fourth by one lane, 16 bytes
 /// each.
 template <class T>
