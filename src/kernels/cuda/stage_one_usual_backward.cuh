@@ -79,7 +79,6 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   unsigned char* const old_rows = all_old_rows + warp.index * kTileRows;
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
-  int buffer = 0;
   std::uint32_t q_at, k_at, source;  // in the buffer that is at work
   const std::uint32_t window = shared_address(table) + Lines::window(warp.own) * kRow;
   const float shift = kFloorShift + Lines::origin(warp.own);
@@ -95,15 +94,19 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     }
   };
 
-  // c += dzᵀ · source, 16 rows of the table's gradient from all patches in work.
+  // c += dzᵀ · source, 16 rows of the table's gradient from all patches in work: those at the same
+  // places of their lines together, since they reach the same window.
   const auto add_tables = [&](float(&c)[kColumns][4], int first) {
 #pragma unroll
-    for (int tile = 0; tile < Lines::kWarps; ++tile) {
-      const int column = first - Lines::window(tile % Lines::kTiles * 16);
+    for (int in_line = 0; in_line < Lines::kTiles; ++in_line) {
+      const int column = first - Lines::window(in_line * 16);
       if (column < 0 || column >= Lines::kWindow) continue;
-      FragmentA<T> a;
-      load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
-      multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+#pragma unroll
+      for (int tile = in_line; tile < Lines::kWarps; tile += Lines::kTiles) {
+        FragmentA<T> a;
+        load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
+        multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+      }
     }
   };
   // Short lines' tables are 16 rows a warp, summed up in registers.
@@ -153,6 +156,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       }
     }
     if constexpr (!Room::kAhead) ask_for_gradients(line, true);
+    const int buffer = Room::kAhead ? (line - block.first_line) / Lines::kLines % 2 : 0;
     q_at = shared_address(tokens) + buffer * Room::kTokenBytes;
     k_at = q_at + Lines::kTileBytes;
     source = p.first_from_q ? q_at : k_at;
@@ -170,8 +174,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
     }
     if constexpr (Room::kAhead) {
-      buffer ^= 1;
-      if (next_line < last_line) load(next_line, buffer);
+      if (next_line < last_line) load(next_line, buffer ^ 1);
       commit_copies();
     }
 
