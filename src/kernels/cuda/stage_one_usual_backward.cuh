@@ -19,6 +19,9 @@ struct UsualBackwardRoom {
   static constexpr int kBuffers = kAhead ? 2 : 1;
   /// Whether for dq as it was, which then comes while lines are at work, too.
   static constexpr bool kOldRows = Lines::kLong < 64;
+  /// And whether not before positions are known, so that more is done by the time the launch before
+  /// is: along Span::between registers are too few for that.
+  static constexpr bool kFetchesLate = Lines::kSuffix;
 
   static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
   static constexpr int kBytes =
@@ -166,13 +169,13 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     wait_for_copies<0>();
     __syncthreads();
     const UsualTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
-    if constexpr (Room::kOldRows) {
+    const auto fetch_old_rows = [&] {
       wait_for_previous();
       let_next_begin();
       UsualRows<T>(all_dq, axis, line + warp.line, warp.own).fetch(old_rows);
-    } else {
-      prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
-    }
+    };
+    if constexpr (!Room::kOldRows) prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
+    if constexpr (Room::kOldRows && !Room::kFetchesLate) fetch_old_rows();
     if constexpr (Room::kAhead) {
       if (next_line < last_line) load(next_line, buffer ^ 1);
       commit_copies();
@@ -202,6 +205,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       keep_positions<Lines>(work, position);
       __syncwarp();
     }
+    if constexpr (Room::kOldRows && Room::kFetchesLate) fetch_old_rows();
     // Steps beside sums hide each other's delays, where registers allow it.
     const auto spread = [&] { spread_over_bins<T, Lines>(work, bins, Lines::origin(warp.own)); };
     if constexpr (!Room::kAhead) spread();
@@ -241,7 +245,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     for (int i = 0; i < kPieces / 2; ++i)
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
     if constexpr (Room::kOldRows) {
-      wait_for_copies<Room::kAhead>();  // the next lines may take longer
+      // The next lines, where they were asked for later, may take longer.
+      wait_for_copies<Room::kAhead && !Room::kFetchesLate>();
       dq.take(old_rows);
     }
     dq.add(c, work + Work::kStaging, Work::kRowPitch);
