@@ -100,6 +100,10 @@ void dispatch_whole(const StreamColumns& columns, bool is_exact, Use use) {
   use(std::false_type());
 }
 
+/// Rows and columns of the largest grid whose vectors forward takes whole: more would leave room
+/// for fewer blocks.
+inline constexpr int kMostOfSquares = 192;
+
 /// Shared memory for a launch: so much that no more blocks fit a multiprocessor than it would have
 /// if all were spread evenly. Launches overlap, and blocks settle wherever there is room first.
 inline int spread_evenly(std::int64_t blocks, int bytes) {
@@ -116,7 +120,9 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   const auto& v = p.vectors;
   StreamForward s{};
   s.base = p;
-  s.columns = stream_columns(g, Form, kStreamColumns);
+  const bool is_whole = Form == BiasForm::direct && is_whole_in_squares(g) &&
+                        has_exact_ratio<T>(p) && g.rows + g.cols <= kMostOfSquares;
+  s.columns = stream_columns(g, Form, kStreamColumns, is_whole);
   if (!make_token_map<T>(p.q, g, 0, g.tokens, 1, kRowTile, 1, &s.q) ||
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix) ||
@@ -124,20 +130,27 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
+  const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
+  if constexpr (Form == BiasForm::direct)
+    if (is_whole) {
+      if (!make_eights_map<T>(v.x, g, g.cols / 8, v.width_x, kRowTile, &s.x_eights) ||
+          !make_eights_map<T>(v.y, g, g.rows / 8, v.width_y, kRowTile, &s.y_eights))
+        return false;
+      const int bytes = StreamForwardLayout<Form>::kPanels + SquarePanels::vector_bytes(s.columns) +
+                        SquareBias<T>::kBytes;
+      launch(stream_forward_kernel<T, Form, 0, true>, blocks, {.overlapping = true}, kThreads,
+             spread_evenly(blocks, bytes), stream, s);
+      return true;
+    }
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
-    const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
     if constexpr (kIsDistance<Form>) {
       constexpr int kSteps = kWide == 4 ? 2 : 4;
       launch(stream_distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
              StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
-      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(
-          s.columns, has_exact_ratio<T>(p), [&](auto whole) {
-            launch(stream_forward_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
-                   {.overlapping = true}, kThreads,
-                   spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
-          });
+      launch(stream_forward_kernel<T, Form, kWide, false>, blocks, {.overlapping = true}, kThreads,
+             spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
     }
   });
   return true;

@@ -19,6 +19,7 @@ struct StreamForward {
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
   CUtensorMap out;                 // 16 tokens
+  CUtensorMap x_eights, y_eights;  // of whole grids, 64 tokens' vectors, eight entries after eight
 };
 
 struct StreamBackward {

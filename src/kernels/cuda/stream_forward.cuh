@@ -25,6 +25,49 @@ struct StreamForwardLayout {
   }
 };
 
+/// Panels of whole grids: of x and y for every eight entries, then SquareBias.
+struct SquarePanels {
+  static constexpr int kBytes = kRowTile * 16;
+  __host__ __device__ static int x_bytes(const StreamColumns& columns) {
+    return columns.parts * kBytes;
+  }
+  __host__ __device__ static int vector_bytes(const StreamColumns& columns) {
+    return x_bytes(columns) + columns.tiles_per_part * kBytes;
+  }
+};
+
+/// The bias of a tile that is a square of the grid: rows of what queries have for its eight columns
+/// and eight rows, times a matrix that says which of both a key takes, with the ratio where it
+/// does.
+template <class T>
+struct SquareBias {
+  static constexpr int kBytes = 2 * SquarePanels::kBytes;
+  std::uint32_t x, matrix;  // where they lie
+  int x_bytes;
+
+  __device__ SquareBias(const unsigned char* panels, const StreamColumns& columns)
+      : x(shared_address(panels)),
+        matrix(x + SquarePanels::vector_bytes(columns)),
+        x_bytes(SquarePanels::x_bytes(columns)) {}
+  /// Before the matrix unit is told of it, and a barrier: each thread a row of one panel.
+  __device__ static void write_matrix(unsigned char* shared, float ratio) {
+    const int key = threadIdx.x % kRowTile, own = threadIdx.x < kRowTile ? key % 8 : key / 8;
+    const auto pair = [&](int first) {
+      return pack<T>(own == first ? ratio : 0.0F, own == first + 1 ? ratio : 0.0F);
+    };
+    reinterpret_cast<uint4*>(shared)[threadIdx.x] = make_uint4(pair(0), pair(2), pair(4), pair(6));
+  }
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  /// Starts c = the bias.
+  __device__ void start(float (&c)[8][4], const StreamColumns::Place& at) const {
+    const std::uint32_t along_x = at.part * SquarePanels::kBytes;
+    const std::uint32_t along_y = x_bytes + at.first_row / 8 * SquarePanels::kBytes;
+    shared_product<T>(c, eights_descriptor(x + along_x, along_y - along_x),
+                      eights_descriptor(matrix, SquarePanels::kBytes), 0);
+  }
+#endif
+};
+
 /// Weights from scores and what is added to logits · log2(e), by rows, piece after piece: `Terms`.
 struct ScoreSoftmax : LazySoftmax {
   float scale;  // from score to logit · log2(e)
@@ -64,18 +107,21 @@ struct ScoreSoftmax : LazySoftmax {
 };
 
 /// Blocks a multiprocessor: as many as registers allow.
-template <BiasForm Form, int Wide>
-inline constexpr int kForwardBlocks = Form == BiasForm::none || kTilePieces<Wide> < 8 ? 4 : 3;
+template <BiasForm Form, int Wide, bool Whole>
+inline constexpr int kForwardBlocks =
+    Form == BiasForm::none || Whole || kTilePieces<Wide> < 8 ? 4 : 3;
 
-/// `Whole`: as in the queries' pass of backward.
+/// `Whole`: tiles are squares of the grid, which are all there is, and from bias to scores is a
+/// number of type T.
 template <class T, BiasForm Form, int Wide, bool Whole>
-__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamForwardLayout<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
-  constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
+  constexpr bool kByRows = kDirect && !Whole;
+  constexpr int kPieces = kByRows ? kTilePieces<Wide> : 8;
   extern __shared__ __align__(kSharedAlignment) unsigned char forward_memory[];
   const AttentionParams& p = params.base;
   const auto& g = p.geometry;
@@ -87,26 +133,28 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
 
   unsigned char* const rows = forward_memory;
   unsigned char* const rings = forward_memory + Layout::kRings;
-  unsigned char* const panels_y = forward_memory + Layout::kPanels;
+  unsigned char* const panels = forward_memory + Layout::kPanels;
   const int y_panels = Layout::y_panels(columns);
+  const int panel_bytes = Whole ? SquarePanels::vector_bytes(columns) : y_panels * kStreamTile;
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(forward_memory + Layout::kArrived);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
-  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward,
-                      Whole ? kTileRows<Wide> : 0>
-      keys{params, block, rings, arrived};
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward> keys{
+      params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
+  if constexpr (Whole) SquareBias<T>::write_matrix(panels + panel_bytes, bias_ratio(p, block.head));
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.k, params.v);
-    if constexpr (kDirect) prefetch_maps(params.y);
+    if constexpr (kByRows) prefetch_maps(params.y);
+    if constexpr (Whole) prefetch_maps(params.x_eights, params.y_eights);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   }
   publish_to_copy_engine();
   __syncthreads();
   const auto load_tokens = [&] {
     if (threadIdx.x != 0) return;
-    expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
+    expect_bytes(rows_arrived, kStreamTile + panel_bytes);
     // What is needed first comes first: all blocks begin at once, and memory takes a while.
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
     keys.load_k(0);
@@ -117,18 +165,26 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   if constexpr (kDirect) load_tokens();
   wait_for_previous();
   if constexpr (!kDirect) load_tokens();
-  if (threadIdx.x == 0)
-    for (int panel = 0; panel < y_panels; ++panel)
-      copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
+  if (threadIdx.x == 0) {
+    if constexpr (Whole) {
+      copy_box(panels, params.x_eights, block.vectors(first_row), rows_arrived);
+      copy_box(panels + SquarePanels::x_bytes(columns), params.y_eights, block.vectors(first_row),
                rows_arrived);
+    } else {
+      for (int panel = 0; panel < y_panels; ++panel)
+        copy_box(panels + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
+                 rows_arrived);
+    }
+  }
 
-  [[maybe_unused]] StreamDirect<T, Wide, true, Whole> direct(
-      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, nullptr);
-  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
-  [[maybe_unused]] const float y_factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
+  [[maybe_unused]] const SquareBias<T> square_bias(panels, columns);
+  [[maybe_unused]] StreamDirect<T, Wide, true> direct(
+      columns, kByRows ? bias_ratio(p, block.head) : 0.0F, nullptr);
+  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels);
+  [[maybe_unused]] const float y_factor = kByRows ? bias_factor(p, block.head) * kLog2E : 0.0F;
   StreamColumns::Place at{0, 0, true};
   const auto read_terms = [&] {
-    if constexpr (kDirect) {
+    if constexpr (kByRows) {
       return TermsY<T, Wide>(rows_y, columns, at, y_factor);
     } else {
       return NoTerms();
@@ -141,13 +197,18 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   // Scores start from the bias, where there is one.
   const auto prepare_scores = [&] {
     hold(scores);
-    if constexpr (kDirect) {
-      if constexpr (!Whole)
-        if (at.in_grid && at.first_row == 0)
-          direct.begin_part(p, block, first_row + warp_row, at.part);
+    if constexpr (kByRows) {
+      if (at.in_grid && at.first_row == 0)
+        direct.begin_part(p, block, first_row + warp_row, at.part);
       direct.start(scores, at);
       hold(scores);
     }
+  };
+  const auto start_scores = [&](int tile) {
+    begin_products();
+    if constexpr (Whole) square_bias.start(scores, at);
+    start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
+    commit_products();
   };
   const auto weigh = [&](int tile, const auto& terms) {
     hold(scores);
@@ -170,22 +231,22 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
   const auto attend = [&](int tile) {
-    if constexpr (kDirect) go_on<Wide, Whole>(columns, at);
+    if constexpr (kDirect) columns.advance(at);
     prepare_scores();
     const auto terms = read_terms();  // before products start, beside which memory answers slowly
     keys.await_k(tile);
     keys.await_v(tile - 1);
     hold(out);
-    begin_products();
-    start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
-    commit_products();
+    start_scores(tile);
     start_column_product<T>(out, fragments, keys.v_matrix(tile - 1));
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
     if (warp == 0) {
-      if (is_chosen()) keys.load_k(tile - 1 + Layout::kKStages);
+      auto next = at;
+      if constexpr (kDirect) columns.advance(next);
+      if (is_chosen()) keys.load_k(tile + 1, next);
     } else if (warp == 1) {
-      if (tile > 1 && is_chosen()) keys.load_v(tile - 2 + Layout::kVStages);
+      if (tile > 1 && is_chosen()) keys.load_v(tile, at);
     }
     wait_for_products<1>();
     weigh(tile, terms);
@@ -198,12 +259,9 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   };
 
   wait_for_boxes(rows_arrived, 0);
-  if constexpr (Whole) direct.begin_part(p, block, first_row + warp_row, 0);
   prepare_scores();
   keys.await_k(0);
-  begin_products();
-  start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(0));
-  commit_products();
+  start_scores(0);
   if constexpr (kDirect)
     if (threadIdx.x == 0) keys.load_following();
   wait_for_products<0>();

@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto start_scores = [&] {
     begin_products();
     if constexpr (kDirect)
-      bias.start(weight, bias.vectors(
+      bias.start(weight, eights_descriptor(
                              shared_address(keys_memory) + Layout::kX + slot * Layout::kVectorBytes,
                              Layout::kY - Layout::kX));
     start_row_product<T, 4, kDirect>(weight, matrix(Layout::kK), q_tile(slot));

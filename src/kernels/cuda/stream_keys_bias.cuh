@@ -9,8 +9,7 @@ namespace sape2::kernels::cuda {
 /// eight of y, as rows of a matrix in registers; `Exact`: the ratio is a number of type T.
 template <class T, bool Exact>
 struct KeysBias {
-  static constexpr int kRowBytes = 16;  // of either vector in shared memory
-  FragmentA<T> high, low;               // the ratio's first part, and what that lacks
+  FragmentA<T> high, low;  // the ratio's first part, and what that lacks
   bool in_two_parts;
 
   __device__ KeysBias(float ratio, bool in_grid) {
@@ -27,11 +26,6 @@ struct KeysBias {
       if (in_two_parts) register_row_product<T>(c, low, vectors, 1);
   }
 #endif
-  /// That name: rows of x, and of y `further` bytes on.
-  __device__ static std::uint64_t vectors(std::uint32_t address, int further) {
-    return std::uint64_t{8 * kRowBytes >> 4} << 32 |
-           (std::uint32_t(further) >> 4 << 16 | address >> 4);
-  }
 
  private:
   /// A lane's keys of either half stand in one grid row each, in column g of the square.
