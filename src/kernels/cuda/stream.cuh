@@ -100,9 +100,13 @@ void dispatch_whole(const StreamColumns& columns, bool is_exact, Use use) {
   use(std::false_type());
 }
 
-/// Rows and columns of the largest grid whose vectors forward takes whole: more would leave room
-/// for fewer blocks.
-inline constexpr int kMostOfSquares = 192;
+/// Whether forward does better with squares of the grid than with its rows: those of 24, 32, 48 and
+/// 64 fill tiles by themselves. The vectors of larger grids would leave room for fewer blocks.
+inline bool suits_squares(const Geometry& g) {
+  const bool rows_are_better = g.cols == 24 || g.cols == 32 || g.cols == 48 || g.cols == 64;
+  return g.rows % 8 == 0 && g.cols % 8 == 0 && g.prefix == 0 && !rows_are_better &&
+         g.rows + g.cols <= 192;
+}
 
 /// Shared memory for a launch: so much that no more blocks fit a multiprocessor than it would have
 /// if all were spread evenly. Launches overlap, and blocks settle wherever there is room first.
@@ -120,9 +124,8 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   const auto& v = p.vectors;
   StreamForward s{};
   s.base = p;
-  const bool is_whole = Form == BiasForm::direct && is_whole_in_squares(g) &&
-                        has_exact_ratio<T>(p) && g.rows + g.cols <= kMostOfSquares;
-  s.columns = stream_columns(g, Form, kStreamColumns, is_whole);
+  const bool in_squares = Form == BiasForm::direct && suits_squares(g) && has_exact_ratio<T>(p);
+  s.columns = stream_columns(g, Form, kStreamColumns, in_squares);
   if (!make_token_map<T>(p.q, g, 0, g.tokens, 1, kRowTile, 1, &s.q) ||
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
       !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix) ||
@@ -132,14 +135,14 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
     return false;
   const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
   if constexpr (Form == BiasForm::direct)
-    if (is_whole) {
+    if (in_squares) {
       if (!make_eights_map<T>(v.x, g, g.cols / 8, v.width_x, kRowTile, &s.x_eights) ||
           !make_eights_map<T>(v.y, g, g.rows / 8, v.width_y, kRowTile, &s.y_eights))
         return false;
       const int bytes = StreamForwardLayout<Form>::kPanels + SquarePanels::vector_bytes(s.columns) +
                         SquareBias<T>::kBytes;
-      launch(stream_forward_kernel<T, Form, 0, true>, blocks, {.overlapping = true}, kThreads,
-             spread_evenly(blocks, bytes), stream, s);
+      launch(stream_forward_kernel<T, Form, 0, KeyTiles::whole_squares>, blocks,
+             {.overlapping = true}, kThreads, spread_evenly(blocks, bytes), stream, s);
       return true;
     }
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
@@ -149,8 +152,14 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       launch(stream_distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
              StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
-      launch(stream_forward_kernel<T, Form, kWide, false>, blocks, {.overlapping = true}, kThreads,
-             spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
+      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(
+          s.columns, has_exact_ratio<T>(p), [&](auto whole) {
+            constexpr auto kTiles =
+                decltype(whole)::value ? KeyTiles::whole_rows : KeyTiles::any_rows;
+            launch(stream_forward_kernel<T, Form, kWide, kTiles>, blocks, {.overlapping = true},
+                   kThreads, spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)),
+                   stream, s);
+          });
     }
   });
   return true;

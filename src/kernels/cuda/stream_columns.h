@@ -58,11 +58,6 @@ struct StreamColumns {
   }
 };
 
-/// Whether squares of eight grid rows by eight columns are all there is.
-inline bool is_whole_in_squares(const Geometry& g) {
-  return g.rows % 8 == 0 && g.cols % 8 == 0 && g.prefix == 0;
-}
-
 /// Tiles of `width` slots, or of three quarters of that where no more can be filled; `in_squares`:
 /// of the direct form's keys, parts of eight columns.
 inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width,

@@ -4,6 +4,7 @@
 #include "kernels/cuda/lazy_softmax.cuh"
 #include "kernels/cuda/stream_direct.cuh"
 #include "kernels/cuda/stream_rings.cuh"
+#include "kernels/cuda/stream_square_bias.cuh"
 
 /// Attention forward on Hopper without bias or with a direct one: one warpgroup takes 64 queries of
 /// a head and walks over all keys.
@@ -23,49 +24,6 @@ struct StreamForwardLayout {
   __host__ __device__ static int bytes(const StreamColumns& columns) {
     return kPanels + y_panels(columns) * kStreamTile;
   }
-};
-
-/// Panels of whole grids: of x and y for every eight entries, then SquareBias.
-struct SquarePanels {
-  static constexpr int kBytes = kRowTile * 16;
-  __host__ __device__ static int x_bytes(const StreamColumns& columns) {
-    return columns.parts * kBytes;
-  }
-  __host__ __device__ static int vector_bytes(const StreamColumns& columns) {
-    return x_bytes(columns) + columns.tiles_per_part * kBytes;
-  }
-};
-
-/// The bias of a tile that is a square of the grid: rows of what queries have for its eight columns
-/// and eight rows, times a matrix that says which of both a key takes, with the ratio where it
-/// does.
-template <class T>
-struct SquareBias {
-  static constexpr int kBytes = 2 * SquarePanels::kBytes;
-  std::uint32_t x, matrix;  // where they lie
-  int x_bytes;
-
-  __device__ SquareBias(const unsigned char* panels, const StreamColumns& columns)
-      : x(shared_address(panels)),
-        matrix(x + SquarePanels::vector_bytes(columns)),
-        x_bytes(SquarePanels::x_bytes(columns)) {}
-  /// Before the matrix unit is told of it, and a barrier: each thread a row of one panel.
-  __device__ static void write_matrix(unsigned char* shared, float ratio) {
-    const int key = threadIdx.x % kRowTile, own = threadIdx.x < kRowTile ? key % 8 : key / 8;
-    const auto pair = [&](int first) {
-      return pack<T>(own == first ? ratio : 0.0F, own == first + 1 ? ratio : 0.0F);
-    };
-    reinterpret_cast<uint4*>(shared)[threadIdx.x] = make_uint4(pair(0), pair(2), pair(4), pair(6));
-  }
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  /// Starts c = the bias.
-  __device__ void start(float (&c)[8][4], const StreamColumns::Place& at) const {
-    const std::uint32_t along_x = at.part * SquarePanels::kBytes;
-    const std::uint32_t along_y = x_bytes + at.first_row / 8 * SquarePanels::kBytes;
-    shared_product<T>(c, eights_descriptor(x + along_x, along_y - along_x),
-                      eights_descriptor(matrix, SquarePanels::kBytes), 0);
-  }
-#endif
 };
 
 /// Weights from scores and what is added to logits · log2(e), by rows, piece after piece: `Terms`.
@@ -106,21 +64,24 @@ struct ScoreSoftmax : LazySoftmax {
   }
 };
 
-/// Blocks a multiprocessor: as many as registers allow.
-template <BiasForm Form, int Wide, bool Whole>
-inline constexpr int kForwardBlocks =
-    Form == BiasForm::none || Whole || kTilePieces<Wide> < 8 ? 4 : 3;
+/// What tiles of keys are: grid rows, or squares (SquareBias). Unless any may be, tiles of the grid
+/// are all there is, none of them lacks a token, and from bias to scores is a number of type T.
+enum class KeyTiles { any_rows, whole_rows, whole_squares };
 
-/// `Whole`: tiles are squares of the grid, which are all there is, and from bias to scores is a
-/// number of type T.
-template <class T, BiasForm Form, int Wide, bool Whole>
-__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
+/// Blocks a multiprocessor: as many as registers allow.
+template <BiasForm Form, int Wide, KeyTiles Tiles>
+inline constexpr int kForwardBlocks =
+    Form == BiasForm::none || Tiles == KeyTiles::whole_squares || kTilePieces<Wide> < 8 ? 4 : 3;
+
+template <class T, BiasForm Form, int Wide, KeyTiles Tiles>
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Tiles>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamForwardLayout<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
-  constexpr bool kByRows = kDirect && !Whole;
+  constexpr bool kInSquares = Tiles == KeyTiles::whole_squares, kByRows = kDirect && !kInSquares;
+  constexpr bool kWholeRows = Tiles == KeyTiles::whole_rows;
   constexpr int kPieces = kByRows ? kTilePieces<Wide> : 8;
   extern __shared__ __align__(kSharedAlignment) unsigned char forward_memory[];
   const AttentionParams& p = params.base;
@@ -135,19 +96,21 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
   unsigned char* const rings = forward_memory + Layout::kRings;
   unsigned char* const panels = forward_memory + Layout::kPanels;
   const int y_panels = Layout::y_panels(columns);
-  const int panel_bytes = Whole ? SquarePanels::vector_bytes(columns) : y_panels * kStreamTile;
+  const int panel_bytes = kInSquares ? SquarePanels::vector_bytes(columns) : y_panels * kStreamTile;
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(forward_memory + Layout::kArrived);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
-  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward> keys{
-      params, block, rings, arrived};
+  const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward,
+                      kWholeRows ? kTileRows<Wide> : 0>
+      keys{params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
-  if constexpr (Whole) SquareBias<T>::write_matrix(panels + panel_bytes, bias_ratio(p, block.head));
+  if constexpr (kInSquares)
+    SquareBias<T>::write_matrix(panels + panel_bytes, bias_ratio(p, block.head));
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.k, params.v);
     if constexpr (kByRows) prefetch_maps(params.y);
-    if constexpr (Whole) prefetch_maps(params.x_eights, params.y_eights);
+    if constexpr (kInSquares) prefetch_maps(params.x_eights, params.y_eights);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   }
   publish_to_copy_engine();
@@ -166,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
   wait_for_previous();
   if constexpr (!kDirect) load_tokens();
   if (threadIdx.x == 0) {
-    if constexpr (Whole) {
+    if constexpr (kInSquares) {
       copy_box(panels, params.x_eights, block.vectors(first_row), rows_arrived);
       copy_box(panels + SquarePanels::x_bytes(columns), params.y_eights, block.vectors(first_row),
                rows_arrived);
@@ -178,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
   }
 
   [[maybe_unused]] const SquareBias<T> square_bias(panels, columns);
-  [[maybe_unused]] StreamDirect<T, Wide, true> direct(
+  [[maybe_unused]] StreamDirect<T, Wide, true, kWholeRows> direct(
       columns, kByRows ? bias_ratio(p, block.head) : 0.0F, nullptr);
   [[maybe_unused]] const RowsY<T, Wide> rows_y(panels);
   [[maybe_unused]] const float y_factor = kByRows ? bias_factor(p, block.head) * kLog2E : 0.0F;
@@ -198,21 +161,22 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
   const auto prepare_scores = [&] {
     hold(scores);
     if constexpr (kByRows) {
-      if (at.in_grid && at.first_row == 0)
-        direct.begin_part(p, block, first_row + warp_row, at.part);
+      if constexpr (!kWholeRows)
+        if (at.in_grid && at.first_row == 0)
+          direct.begin_part(p, block, first_row + warp_row, at.part);
       direct.start(scores, at);
       hold(scores);
     }
   };
   const auto start_scores = [&](int tile) {
     begin_products();
-    if constexpr (Whole) square_bias.start(scores, at);
+    if constexpr (kInSquares) square_bias.start(scores, at);
     start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
     commit_products();
   };
   const auto weigh = [&](int tile, const auto& terms) {
     hold(scores);
-    if constexpr (!Whole)
+    if constexpr (!kWholeRows && !kInSquares)
       if (!columns.whole)
         mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
     softmax.weigh_tile(weights, scores, terms);
@@ -231,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
   const auto attend = [&](int tile) {
-    if constexpr (kDirect) columns.advance(at);
+    if constexpr (kDirect) go_on<Wide, kWholeRows>(columns, at);
     prepare_scores();
     const auto terms = read_terms();  // before products start, beside which memory answers slowly
     keys.await_k(tile);
@@ -243,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
     // Copies into what was free when the last tile was done, by threads that would only wait now.
     if (warp == 0) {
       auto next = at;
-      if constexpr (kDirect) columns.advance(next);
+      if constexpr (kDirect) go_on<Wide, kWholeRows>(columns, next);
       if (is_chosen()) keys.load_k(tile + 1, next);
     } else if (warp == 1) {
       if (tile > 1 && is_chosen()) keys.load_v(tile, at);
@@ -259,6 +223,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Whole>)
   };
 
   wait_for_boxes(rows_arrived, 0);
+  if constexpr (kWholeRows) direct.begin_part(p, block, first_row + warp_row, 0);
   prepare_scores();
   keys.await_k(0);
   start_scores(0);

@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     wait_for_products<1>();
     hold(weight);
     weigh(0);
-    stay_in_order();
+    if constexpr (!kDirect) stay_in_order();
     wait_for_products<0>();
     hold(dk);
     hold(dv);
