@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   static_assert(kForSums + 2 * kForWeights <= 3 * kPairRegisters);
   if (role == 2) {
     change_registers<kPairRegisters, kForSums>();
-    StreamPairSums<T, Steps>{pairs}.run();
+    StreamPairSums<T, Steps>(pairs).run();
   } else {
     change_registers<kPairRegisters, kForWeights>();
     with_bias = StreamPairWeights<T, Steps>(pairs, role).run();
