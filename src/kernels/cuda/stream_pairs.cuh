@@ -10,7 +10,8 @@
 /// once, and walks over all tokens in tiles: a pair's distance serves both ways round, and the
 /// vectors' gradients need both. Two warpgroups take turns at tiles and make weights and gradients
 /// of pairs; a third gathers all sums. What goes from those to this one are 16-bit matrices in
-/// shared memory, which the matrix unit reads as they are, so nobody waits for an answer.
+/// shared memory, which the matrix unit reads as they are, so nobody waits for an answer. Then it
+/// takes the next 64, until none are left.
 namespace sape2::kernels::cuda {
 
 /// log2(Σ e^logit) of 64 tokens, then their dout · out; of the padding what gives weights of 0.
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   static_assert(kForSums + 2 * kForWeights <= 3 * kPairRegisters);
   if (role == 2) {
     change_registers<kPairRegisters, kForSums>();
-    StreamPairSums<T, Steps>(pairs).run();
+    StreamPairSums<T, Steps>{pairs}.run();
   } else {
     change_registers<kPairRegisters, kForWeights>();
     with_bias = StreamPairWeights<T, Steps>(pairs, role).run();

@@ -106,6 +106,10 @@ struct StreamPairs {
   __device__ static CopyBarrier* rows_arrived(int half) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsArrived) + half;
   }
+  /// By makers, for the last time.
+  __device__ static CopyBarrier* rows_read(int half) {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsRead) + half;
+  }
   /// `part`: 1 for ω where it comes behind the rest.
   __device__ static CopyBarrier* filled(int part) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFilled) + part;
@@ -130,6 +134,7 @@ struct StreamPairs {
     for (int i = 0; i < Layout::kRestStages; ++i) prepare_barrier(followed(i));
     for (int i = 0; i < 2; ++i) {
       prepare_barrier(rows_arrived(i));
+      prepare_barrier(rows_read(i), kWarps);
       prepare_barrier(filled(i), kWarps);
     }
     for (int i = 0; i < 3; ++i) prepare_barrier(emptied(i), kWarps);
@@ -274,6 +279,15 @@ struct StreamPairs {
     const std::uint64_t in_first_stage = matrices + Layout::place(item) / 16;
     if (Layout::kHasAllSlots || item != PairItem::omega_x) return in_first_stage;
     return in_first_stage + tile.offset(Layout::v) / 16;
+  }
+  /// A half of the block's rows is needed no more, if this is the last tile: its maker is the last
+  /// to read them.
+  __device__ static void release_rows(int half, bool is_last) {
+    __syncwarp();
+    if (is_chosen() && is_last) arrive(rows_read(half));
+  }
+  __device__ void await_rows_read(int half) const {
+    wait_for_boxes(rows_read(half), turn);
   }
   /// The queries' gradients are needed no more.
   __device__ static void release_first() {

@@ -15,7 +15,6 @@ struct StreamPairSums {
   static constexpr int kVectorPieces = 2 * Steps;
   // Of each axis the vectors' gradients, behind them Σω of row and row + 8, each twice.
   using VectorSums = float[kVectorPieces + 1][4];
-
   // A vector's entries where those of `VectorSums` are, of row and row + 8.
   using Entries = std::uint32_t[kVectorPieces][2];
 
@@ -26,12 +25,12 @@ struct StreamPairSums {
   __device__ void run() {
     for (PairTile<Steps> tile(0);; tile.advance(1)) {
       add_tiles(tile);
-      load_next_rows();
       store_all();
       await_stored_boxes();
       if (!has_next()) return;
       replace(tile);
       pairs.block = next();
+      ++pairs.turn;
       tile.number -= pairs.tiles;
     }
   }
@@ -42,6 +41,8 @@ struct StreamPairSums {
   __device__ void add_tiles(PairTile<Steps>& tile) {
     clear(dq), clear(dk), clear(dv), clear(dx), clear(dy);
     for (;; tile.advance(1)) {
+      const bool is_last = tile.number + 1 == unsigned(pairs.tiles);
+      if (is_last) load_next_rows();
       pairs.await_items(tile, 0);  // whose maker had waited for all of the tile
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
@@ -53,7 +54,7 @@ struct StreamPairSums {
       if constexpr (!Layout::kHasAllSlots) pairs.await_items(tile, 1);
       add(dx, tile, PairItem::omega_x, Layout::x);
       add(dy, tile, PairItem::omega_y, Layout::y);
-      if (tile.number + 1 == unsigned(pairs.tiles)) return;
+      if (is_last) return;
       wait_for_products<0>();
       replace(tile);
     }
@@ -100,17 +101,19 @@ struct StreamPairSums {
       pairs.load(Layout::y, from.block, from.first, tile);
     }
   }
-  /// Makers are done with the block's rows.
+  /// While the last tile's maker still makes something of these.
   __device__ void load_next_rows() const {
     if (pairs.warp == 0) {
+      pairs.await_rows_read(0);
       if (!is_chosen()) return;
       if (has_next()) {
         pairs.load_first_rows(next());
       } else {
         pairs.say_there_are_no_more_rows();
       }
-    } else if (pairs.warp == 1) {
-      if (has_next() && is_chosen()) pairs.load_rest_of_rows(next());
+    } else if (pairs.warp == 1 && has_next()) {
+      pairs.await_rows_read(1);
+      if (is_chosen()) pairs.load_rest_of_rows(next());
     }
   }
 

@@ -104,6 +104,7 @@ struct StreamPairWeights {
   __device__ void one_tile(Place& tile, Lengths& lengths, bool& has_first) {
     float along_x[kPieces][4], length[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
+    const bool is_last = tile.number + 1 == unsigned(pairs.tiles);
     if (!has_first) pairs.await_first(tile);
     begin_products();
     start<Steps>(along_x, tile, Layout::x, Layout::x);
@@ -143,6 +144,7 @@ struct StreamPairWeights {
 
     wait_for_products<1>();
     hold(scores);
+    pairs.release_rows(0, is_last);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
@@ -190,6 +192,7 @@ struct StreamPairWeights {
 #pragma unroll
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= column_deltas.at(piece, e);
     make_gradients<T>(key_gradients, weights, dweights);
+    pairs.release_rows(1, is_last);
     // ω: a pair's gradients both ways round over its distance.
     Fragments both;
 #pragma unroll
