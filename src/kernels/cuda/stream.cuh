@@ -165,6 +165,27 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   return true;
 }
 
+/// Where it can, a block takes one tile of rows after another: what begins and ends one goes on
+/// beside the work of its neighbours. Gradients of gains have a partial sum for each tile of rows,
+/// and tiles of columns are brought in, and their lengths, up to five ahead of rows' last.
+inline std::int64_t pair_blocks(const BackwardParams& p) {
+  constexpr int kFewTiles = 4;
+  const auto& g = p.forward.geometry;
+  const std::int64_t items = g.batch_heads * (g.padded_tokens / kRowTile);
+  if (p.dgain != nullptr || g.tokens <= kFewTiles * kRowTile) return items;
+  return std::min<std::int64_t>(items, multiprocessors());
+}
+
+/// Of a launch of so many blocks.
+inline StreamStep stream_step(const Geometry& g, std::int64_t blocks) {
+  const std::int64_t row_tiles = g.padded_tokens / kRowTile, heads = blocks / row_tiles;
+  return {.images = static_cast<int>(heads / g.heads),
+          .heads = static_cast<int>(heads % g.heads),
+          .row_tiles = static_cast<int>(blocks % row_tiles),
+          .all_images = static_cast<int>(g.batch_heads / g.heads),
+          .all_row_tiles = static_cast<int>(row_tiles)};
+}
+
 template <class T, BiasForm Form>
 bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (!is_hopper_code()) return false;
@@ -200,14 +221,14 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
        !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
+  s.step = stream_step(g, kIsDistance<Form> ? pair_blocks(p) : 0);
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     if constexpr (kIsDistance<Form>) {
       launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, {.overlapping = true}, kThreads, 0,
              stream, p);
-      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, g.batch_heads * row_tiles,
-             {.overlapping = true}, kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes,
-             stream, s);
+      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, pair_blocks(p), {.overlapping = true},
+             kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes, stream, s);
     } else {
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =

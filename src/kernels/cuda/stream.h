@@ -22,6 +22,13 @@ struct StreamForward {
   CUtensorMap x_eights, y_eights;  // of whole grids, 64 tokens' vectors, eight entries after eight
 };
 
+/// From one of a block's tiles of rows to its next, in the order of images, heads and tiles: how
+/// many of each, and how many there are.
+struct StreamStep {
+  int images, heads, row_tiles;
+  int all_images, all_row_tiles;
+};
+
 struct StreamBackward {
   BackwardParams base;
   StreamColumns columns;
@@ -39,6 +46,7 @@ struct StreamBackward {
   CUtensorMap short_x;               // 32 entries of x in rows as short, where kernels want those
   CUtensorMap dx, dy;                // of whole grids, 16 tokens' vectors
   CUtensorMap x_eight, y_eight;      // eight entries of 64 tokens' vectors
+  StreamStep step;                   // of the distance form
 };
 
 /// Tiles' slots along columns, as many as along rows.

@@ -10,7 +10,8 @@
 /// once, and walks over all tokens in tiles: a pair's distance serves both ways round, and the
 /// vectors' gradients need both. Two warpgroups take turns at tiles and make weights and gradients
 /// of pairs; a third gathers all sums. What goes from those to this one are 16-bit matrices in
-/// shared memory, which the matrix unit reads as they are, so nobody waits for an answer.
+/// shared memory, which the matrix unit reads as they are, so nobody waits for an answer. Then it
+/// takes the next 64, until none are left.
 namespace sape2::kernels::cuda {
 
 /// log2(Σ e^logit) of 64 tokens, then their dout · out; of the padding what gives weights of 0.

@@ -34,6 +34,25 @@ struct StreamBlock {
     head = index - image * g.heads;
     batch_head = index;
   }
+  /// What it has next, without a division, which would be worked out lane by lane.
+  __device__ StreamBlock next(const Geometry& g, const StreamStep& step) const {
+    StreamBlock to = *this;
+    to.row_tile += step.row_tiles;
+    to.head += step.heads;
+    to.image += step.images;
+    if (to.row_tile >= step.all_row_tiles) {
+      to.row_tile -= step.all_row_tiles;
+      ++to.head;
+    }
+    if (to.head >= g.heads) {
+      to.head -= g.heads;
+      ++to.image;
+    }
+    to.batch_head = to.image * g.heads + to.head;
+    return to;
+  }
+  /// Or else there was nothing next.
+  __device__ bool exists(const StreamStep& step) const { return image < step.all_images; }
   /// Of 64 tokens' q, k or v from `first` on.
   __device__ BoxPlace tokens(int first) const { return {0, first, 0, head, image}; }
   /// Of axis vectors, entries from `entry` on.
