@@ -165,15 +165,14 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   return true;
 }
 
-/// Where it can, a block takes one tile of rows after another: what begins and ends one goes on
-/// beside the work of its neighbours. Gradients of gains have a partial sum for each tile of rows,
-/// and tiles of columns are brought in, and their lengths, up to five ahead of rows' last.
-inline std::int64_t pair_blocks(const BackwardParams& p) {
+/// Whether blocks of the distance form's backward pass take one tile of rows after another, so that
+/// what begins and ends one goes on beside the work of its neighbours. Long vectors leave no
+/// registers for that, gradients of gains have a partial sum for each tile of rows, and tiles of
+/// columns are brought in, and their lengths, up to five ahead of the rows' last.
+inline bool walks_over_rows(const BackwardParams& p, std::int64_t items) {
   constexpr int kFewTiles = 4;
-  const auto& g = p.forward.geometry;
-  const std::int64_t items = g.batch_heads * (g.padded_tokens / kRowTile);
-  if (p.dgain != nullptr || g.tokens <= kFewTiles * kRowTile) return items;
-  return std::min<std::int64_t>(items, multiprocessors());
+  return are_short(p.forward.vectors) && p.dgain == nullptr &&
+         p.forward.geometry.tokens > kFewTiles * kRowTile && items > multiprocessors();
 }
 
 /// Of a launch of so many blocks.
@@ -221,14 +220,20 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
        !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
-  s.step = stream_step(g, kIsDistance<Form> ? pair_blocks(p) : 0);
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     if constexpr (kIsDistance<Form>) {
-      launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, {.overlapping = true}, kThreads, 0,
-             stream, p);
-      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, pair_blocks(p), {.overlapping = true},
-             kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes, stream, s);
+      const std::int64_t items = g.batch_heads * row_tiles;
+      launch(stream_notes_kernel<T>, items, {.overlapping = true}, kThreads, 0, stream, p);
+      constexpr int kSteps = kWide == 4 ? 2 : 4;
+      const auto pairs = [&](auto walks, std::int64_t blocks) {
+        s.step = stream_step(g, blocks);
+        launch(stream_pairs_kernel<T, kSteps, decltype(walks)::value>, blocks,
+               {.overlapping = true}, kPairThreads, StreamPairsLayout<kSteps>::kBytes, stream, s);
+      };
+      if constexpr (kSteps == 2)
+        if (walks_over_rows(p, items)) return pairs(std::true_type(), multiprocessors());
+      pairs(std::false_type(), items);
     } else {
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =

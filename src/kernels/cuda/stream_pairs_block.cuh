@@ -12,8 +12,9 @@ namespace sape2::kernels::cuda {
 // Aligned for swizzled tiles, so that all places are known to the compiler.
 extern __shared__ __align__(kSharedAlignment) unsigned char pairs_memory[];
 
-/// `Steps`: sixteens of entries in the longer of the two vectors.
-template <class T, int Steps>
+/// `Steps`: sixteens of entries in the longer of the two vectors; `Walks`: whether the block takes
+/// one tile of rows after another.
+template <class T, int Steps, bool Walks>
 struct StreamPairs {
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
@@ -190,8 +191,17 @@ struct StreamPairs {
     load_next_lengths(block, min(tile + 2, tiles - 1) * kPairColumns, place);
     load(Layout::dout, block, first, place);
   }
-  /// A block's own rows, likewise in two halves. `others`: bytes that come with them.
-  __device__ void load_first_rows(const StreamBlock& from, int others = 0) const {
+  // A block's own rows, likewise in two halves.
+
+  __device__ void load_own(int part, const StreamBlock& from) const {
+    const CUtensorMap& map = part == Layout::q   ? params.q
+                             : part == Layout::k ? params.k_rows
+                                                 : params.v_rows;
+    copy_box(own(part), map, from.tokens(from.row_tile * kRowTile),
+             rows_arrived(part == Layout::q ? 0 : 1));
+  }
+  /// All but q. `others`: bytes that come with them.
+  __device__ void begin_first_rows(const StreamBlock& from, int others = 0) const {
     CopyBarrier* const barrier = rows_arrived(0);
     const int first = from.row_tile * kRowTile;
     *place() = {first, from.head};
@@ -199,34 +209,35 @@ struct StreamPairs {
     load_lengths(own_lengths(), from, first, barrier);
     copy_box(own(Layout::x), params.x, from.vectors(first), barrier);
     copy_box(own(Layout::y), params.y, from.vectors(first), barrier);
-    copy_box(own(Layout::q), params.q, from.tokens(first), barrier);
   }
   __device__ static void say_there_are_no_more_rows() {
     *place() = {-1, 0};
     arrive(rows_arrived(0));
   }
-  __device__ void load_rest_of_rows(const StreamBlock& from) const {
+  /// All but k and v.
+  __device__ void begin_rest_of_rows(const StreamBlock& from) const {
     CopyBarrier* const barrier = rows_arrived(1);
     const int first = from.row_tile * kRowTile;
     expect_bytes(barrier, Layout::kRestBytes + Layout::kNoteBytes);
     copy_box(own_notes(), params.notes, from.notes(first, 2), barrier);
     copy_box(own(Layout::dout), params.dout, from.tokens(first), barrier);
-    copy_box(own(Layout::k), params.k_rows, from.tokens(first), barrier);
-    copy_box(own(Layout::v), params.v_rows, from.tokens(first), barrier);
   }
   /// To begin with what was there before the launch in front, then what needs its notes; all in the
   /// order of its use, since every block of the device begins at once.
   __device__ void load_old() const {
-    load_first_rows(block, 2 * Layout::kNoteBytes);
+    begin_first_rows(block, 2 * Layout::kNoteBytes);
     for (int tile = 0; tile < 2; ++tile)
       load_lengths(first_lengths(tile), block, min(tile, tiles - 1) * kPairColumns,
                    rows_arrived(0));
     load_first(0);
+    load_own(Layout::q, block);
     load_first(1);
   }
   __device__ void load_new() const {
-    load_rest_of_rows(block);
+    begin_rest_of_rows(block);
     load_rest(0);
+    load_own(Layout::k, block);
+    load_own(Layout::v, block);
     load_rest(1);
     for (int tile = 2; tile < Layout::kFirstStages; ++tile) {
       load_first(tile);
@@ -283,8 +294,10 @@ struct StreamPairs {
   /// A half of the block's rows is needed no more, if this is the last tile: its maker is the last
   /// to read them.
   __device__ static void release_rows(int half, bool is_last) {
-    __syncwarp();
-    if (is_chosen() && is_last) arrive(rows_read(half));
+    if constexpr (Walks) {
+      __syncwarp();
+      if (is_chosen() && is_last) arrive(rows_read(half));
+    }
   }
   __device__ void await_rows_read(int half) const {
     wait_for_boxes(rows_read(half), turn);

@@ -9,7 +9,7 @@ namespace sape2::kernels::cuda {
 /// The warpgroup that gathers every gradient of the block's tokens, by products alone, and brings
 /// in the next tiles. The gradient of vectors, Σ_n ω_n (u − u_n), is u·Σω − ω·U with the same
 /// rounded ω in both terms, Σω by a product with ones. `Steps`: sixteens of a vector's entries.
-template <class T, int Steps>
+template <class T, int Steps, bool Walks>
 struct StreamPairSums {
   using Layout = StreamPairsLayout<Steps>;
   static constexpr int kVectorPieces = 2 * Steps;
@@ -18,7 +18,7 @@ struct StreamPairSums {
   // A vector's entries where those of `VectorSums` are, of row and row + 8.
   using Entries = std::uint32_t[kVectorPieces][2];
 
-  StreamPairs<T, Steps> pairs;
+  StreamPairs<T, Steps, Walks> pairs;
   float dq[8][4], dk[8][4], dv[8][4];
   VectorSums dx, dy;
 
@@ -35,14 +35,15 @@ struct StreamPairSums {
     }
   }
   __device__ StreamBlock next() const { return pairs.block.next(pairs.g, pairs.params.step); }
-  __device__ bool has_next() const { return next().exists(pairs.params.step); }
+  __device__ bool has_next() const { return Walks && next().exists(pairs.params.step); }
 
   /// All of a head, up to its last, whose products are still in work.
   __device__ void add_tiles(PairTile<Steps>& tile) {
     clear(dq), clear(dk), clear(dv), clear(dx), clear(dy);
     for (;; tile.advance(1)) {
       const bool is_last = tile.number + 1 == unsigned(pairs.tiles);
-      if (is_last) load_next_rows();
+      if constexpr (Walks)
+        if (is_last) load_next_rows();
       pairs.await_items(tile, 0);  // whose maker had waited for all of the tile
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
@@ -68,7 +69,8 @@ struct StreamPairSums {
     bool exists;
   };
   __device__ Source source(int number) const {
-    if (number < pairs.tiles) return {pairs.block, number * kPairColumns, true};
+    if (!Walks || number < pairs.tiles)
+      return {pairs.block, number * kPairColumns, number < pairs.tiles};
     return {next(), (number - pairs.tiles) * kPairColumns, has_next()};
   }
   /// A tile's stages take others, a part by each warp, since makers share a scheduler with each.
@@ -107,31 +109,35 @@ struct StreamPairSums {
       pairs.await_rows_read(0);
       if (!is_chosen()) return;
       if (has_next()) {
-        pairs.load_first_rows(next());
+        pairs.begin_first_rows(next());
+        pairs.load_own(Layout::q, next());
       } else {
         pairs.say_there_are_no_more_rows();
       }
     } else if (pairs.warp == 1 && has_next()) {
       pairs.await_rows_read(1);
-      if (is_chosen()) pairs.load_rest_of_rows(next());
+      if (!is_chosen()) return;
+      pairs.begin_rest_of_rows(next());
+      pairs.load_own(Layout::k, next());
+      pairs.load_own(Layout::v, next());
     }
   }
 
-  /// Each leaves while others are still in work, by way of the item that was its last product's:
-  /// the block's own rows are being replaced.
+  /// Each leaves while others are still in work, by way of the block's own rows, which makers have
+  /// read, or, where those are being replaced, of the item that was its last product's.
   __device__ void store_all() {
     const StreamBackward& params = pairs.params;
     Entries own;
     read_vectors(own, 0);
     wait_for_products<3>();
-    store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights);
+    store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights, Layout::v);
     wait_for_products<2>();
-    store(params.base.dk, params.dk, dk, pairs.p.scale, PairItem::key_gradients);
+    store(params.base.dk, params.dk, dk, pairs.p.scale, PairItem::key_gradients, Layout::k);
     wait_for_products<1>();
     store_vectors(params.base.dx, dx, own, 0);
     read_vectors(own, 1);
     wait_for_products<0>();
-    store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients);
+    store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
     store_vectors(params.base.dy, dy, own, 1);
   }
 
@@ -160,11 +166,12 @@ struct StreamPairSums {
   }
 
   __device__ void store(const View& view, const CUtensorMap& map, float (&c)[8][4], float by,
-                        PairItem slot) const {
+                        PairItem item, int part) const {
     hold(c);
-    meet();
-    store_tokens(view, map, pairs.block, Tile<T>{pairs_memory + Layout::place(slot), kRowTile, 64},
-                 c, by, first_row());
+    if constexpr (Walks) meet();
+    const int place = Walks ? Layout::place(item) : Layout::own(part);
+    store_tokens(view, map, pairs.block, Tile<T>{pairs_memory + place, kRowTile, 64}, c, by,
+                 first_row());
   }
   /// Of the four warps: the matrix unit has read for all of them what was waited for.
   __device__ static void meet() {

@@ -9,26 +9,27 @@ namespace sape2::kernels::cuda {
 /// A warpgroup that makes, for every other tile, the weights and the logits' gradients of the
 /// block's tokens both as queries and as keys, and ω, in 16 bits for the sums' products.
 /// `Steps`: sixteens of a vector's entries.
-template <class T, int Steps>
+template <class T, int Steps, bool Walks>
 struct StreamPairWeights {
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
+  using RowsPlace = typename StreamPairs<T, Steps, Walks>::RowsPlace;
   using Fragments = PairFragments<T>;
   static constexpr int kPieces = kPairPieces;
   // Whether products are started a step ahead of their use, and barriers asked before others are
   // waited for: the sums of long vectors leave too few registers for that.
   static constexpr bool kAhead = Steps <= 2;
 
-  StreamPairs<T, Steps> pairs;  // its own, since it hides a number from the compiler
-  unsigned maker;               // 0 or 1
-  int row;                      // it and row + 8 are this lane's
+  StreamPairs<T, Steps, Walks> pairs;  // its own, since it hides a number from the compiler
+  unsigned maker;                      // 0 or 1
+  int row;                             // it and row + 8 are this lane's
   // How many tiles, from the first on, have pairs with prefix tokens; how many, before others, have
   // gradients that need no more than to be made.
   unsigned with_prefix, simple;
   float scale, factor;  // times log2(e)
   float with_bias = 0.0F;
 
-  __device__ StreamPairWeights(const StreamPairs<T, Steps>& all, unsigned number)
+  __device__ StreamPairWeights(const StreamPairs<T, Steps, Walks>& all, unsigned number)
       : pairs(all),
         maker(number),
         simple(all.params.base.dgain != nullptr ? 0 : all.g.tokens / kPairColumns),
@@ -41,29 +42,32 @@ struct StreamPairWeights {
     pairs.await_first_rows();
     read_columns(lengths, pairs.first_lengths(maker));
     bool has_first = false;
-    for (Place tile(maker); take_rows(); tile.number -= pairs.tiles) {
+    Place tile(maker);
+    if constexpr (Walks) {
+      for (RowsPlace rows = *pairs.place(); rows.first >= 0; rows = *pairs.place()) {
+        take(rows);
+        one_head(tile, lengths, has_first);
+        tile.number -= pairs.tiles;
+        ++pairs.turn;
+        pairs.await_first_rows();
+      }
+    } else {
+      take({pairs.block.row_tile * kRowTile, pairs.block.head});
       read_own(lengths);
-      while (tile.number < unsigned(pairs.tiles)) one_tile(tile, lengths, has_first);
-      // Not with the next tile, which waits for rows that wait for this.
-      if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
-      ++pairs.turn;
-      pairs.await_first_rows();
+      one_head(tile, lengths, has_first);
     }
     return with_bias;
   }
-  /// False if there are none. They have arrived.
-  __device__ bool take_rows() {
-    const auto place = *pairs.place();
-    const int first = known_to_all_lanes(place.first);
-    if (first < 0) return false;
+  /// Rows that have arrived.
+  __device__ void take(RowsPlace rows) {
+    const int first = known_to_all_lanes(rows.first);
     row = first + pairs.own_row();
     with_prefix = pairs.g.prefix > first + 16 * pairs.warp
                       ? pairs.tiles
                       : (pairs.g.prefix + kPairColumns - 1) / kPairColumns;
-    factor = pairs.factor(place.head) * kLog2E;
+    factor = pairs.factor(rows.head) * kLog2E;
     // Else it is worked out anew for every tile, or what is made of it is kept for all rows.
     asm volatile("" : "+r"(pairs.lane_piece));
-    return true;
   }
 
   /// Numbers of a lane's columns. Shared memory answers slowly beside products, so they are asked
@@ -100,11 +104,18 @@ struct StreamPairWeights {
     to.own_y = row_numbers(pairs.own_lengths() + kRowTile);
   }
 
+  /// All that it has of these rows' tiles.
+  __device__ void one_head(Place& tile, Lengths& lengths, bool& has_first) {
+    while (tile.number < unsigned(pairs.tiles)) one_tile(tile, lengths, has_first);
+    // Not with the next tile, which waits for rows that wait for this.
+    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
+  }
   /// Goes on to the next one. `has_first`: whether there is nothing to wait for at its beginning.
   __device__ void one_tile(Place& tile, Lengths& lengths, bool& has_first) {
     float along_x[kPieces][4], length[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
     const bool is_last = tile.number + 1 == unsigned(pairs.tiles);
+    if constexpr (Walks) read_own(lengths);  // at a tile's end other rows may be coming in
     if (!has_first) pairs.await_first(tile);
     begin_products();
     start<Steps>(along_x, tile, Layout::x, Layout::x);
@@ -206,7 +217,7 @@ struct StreamPairWeights {
       limit<T>(omega);
     }
     read_columns(lengths, pairs.next_lengths(tile));
-    read_own(lengths);
+    if constexpr (!Walks) read_own(lengths);
     pairs.await_turn(tile);
     Place next = tile;
     next.advance(2);
