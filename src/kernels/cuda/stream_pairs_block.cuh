@@ -67,6 +67,13 @@ struct StreamPairs {
     return (part < Layout::k ? vectors : matrices) + tile.offset(part) / 16 +
            Layout::other(part) / 16;
   }
+  /// Two neighbouring entries of a vector of the block's, as they were swizzled.
+  __device__ static std::uint32_t own_entries(int part, int row, int entry) {
+    constexpr int kPieces = Layout::kVectorRow / 16;
+    const int piece = (entry / 8 ^ row * kPieces / 8) % kPieces;
+    return *reinterpret_cast<const std::uint32_t*>(own(part) + row * Layout::kVectorRow +
+                                                   piece * 16 + entry % 8 * 2);
+  }
   /// Sixteen of a tile's vectors, number k, with ones behind their last entry: how far away what
   /// follows a row's bytes lies is part of the name.
   __device__ std::uint64_t vectors_and_ones(const Place& tile, int part, int k) const {
@@ -111,6 +118,10 @@ struct StreamPairs {
   __device__ static CopyBarrier* rows_read(int half) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsRead) + half;
   }
+  /// By makers, each thread for itself.
+  __device__ static CopyBarrier* place_read() {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kPlaceRead);
+  }
   /// `part`: 1 for ω where it comes behind the rest.
   __device__ static CopyBarrier* filled(int part) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFilled) + part;
@@ -139,6 +150,7 @@ struct StreamPairs {
       prepare_barrier(filled(i), kWarps);
     }
     for (int i = 0; i < 3; ++i) prepare_barrier(emptied(i), kWarps);
+    prepare_barrier(place_read(), 2 * kThreads);
   }
   __device__ void load_lengths(float* to, const StreamBlock& from, int first,
                                CopyBarrier* barrier) const {
@@ -301,6 +313,7 @@ struct StreamPairs {
   }
   __device__ void await_rows_read(int half) const {
     wait_for_boxes(rows_read(half), turn);
+    if (half == 0) wait_for_boxes(place_read(), turn);
   }
   /// The queries' gradients are needed no more.
   __device__ static void release_first() {

@@ -48,7 +48,8 @@ struct StreamPairsLayout {
   static constexpr int kFilled = kRowsArrived + 2 * 8;  // all items or the first three; ω
   static constexpr int kEmptied = kFilled + 2 * 8;      // by a tile's parity; queries' gradients
   static constexpr int kRowsRead = kEmptied + 3 * 8;    // of the block's rows, likewise
-  static constexpr int kBytes = kRowsRead + 2 * 8;
+  static constexpr int kPlaceRead = kRowsRead + 2 * 8;
+  static constexpr int kBytes = kPlaceRead + 8;
 
   /// Where a part of the block's rows begins.
   __host__ __device__ static constexpr int own(int part) {

@@ -23,6 +23,7 @@ struct StreamPairSums {
   VectorSums dx, dy;
 
   __device__ void run() {
+    if constexpr (!Walks) pairs.await_first_rows();
     for (PairTile<Steps> tile(0);; tile.advance(1)) {
       add_tiles(tile);
       store_all();
@@ -78,29 +79,33 @@ struct StreamPairSums {
   /// lanes, as the matrix unit needs.
   __device__ void replace(const PairTile<Steps>& tile) {
     pairs.release(tile);
-    const int number = tile.number + (pairs.warp < 2 ? Layout::kRestStages : Layout::kFirstStages);
+    const bool is_rest = pairs.warp < 2;
+    const int number = tile.number + (is_rest ? Layout::kRestStages : Layout::kFirstStages);
     const Source from = source(number);
     if (!from.exists) return;
-    if (pairs.warp == 0) {
-      if (!is_chosen()) return;
-      pairs.expect_rest(tile);
-      pairs.load(Layout::v, from.block, from.first, tile);
-      pairs.load(Layout::q, from.block, from.first, tile);
-      pairs.load(Layout::dout, from.block, from.first, tile);
-    } else if (pairs.warp == 1) {
-      Source later = source(number + 2);
-      if (!later.exists) later = from;  // nobody will ask for those
-      if (!is_chosen()) return;
-      pairs.load_notes(from.block, from.first, tile);
-      pairs.load_next_lengths(later.block, later.first, tile);
-    } else if (pairs.warp == 2) {
-      if (!is_chosen()) return;
-      pairs.expect_first(tile);
-      pairs.load(Layout::k, from.block, from.first, tile);
+    if (is_rest) {
+      if (pairs.warp == 0) {
+        if (!is_chosen()) return;
+        pairs.expect_rest(tile);
+        pairs.load(Layout::v, from.block, from.first, tile);
+        pairs.load(Layout::q, from.block, from.first, tile);
+        pairs.load(Layout::dout, from.block, from.first, tile);
+      } else {
+        Source later = source(number + 2);
+        if (!later.exists) later = from;  // nobody will ask for those
+        if (!is_chosen()) return;
+        pairs.load_notes(from.block, from.first, tile);
+        pairs.load_next_lengths(later.block, later.first, tile);
+      }
     } else {
       if (!is_chosen()) return;
-      pairs.load(Layout::x, from.block, from.first, tile);
-      pairs.load(Layout::y, from.block, from.first, tile);
+      if (pairs.warp == 2) {
+        pairs.expect_first(tile);
+        pairs.load(Layout::k, from.block, from.first, tile);
+      } else {
+        pairs.load(Layout::x, from.block, from.first, tile);
+        pairs.load(Layout::y, from.block, from.first, tile);
+      }
     }
   }
   /// While the last tile's maker still makes something of these.
@@ -129,6 +134,10 @@ struct StreamPairSums {
     const StreamBackward& params = pairs.params;
     Entries own;
     read_vectors(own, 0);
+    if constexpr (!Walks) {
+      wait_for_products<4>();
+      store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
+    }
     wait_for_products<3>();
     store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights, Layout::v);
     wait_for_products<2>();
@@ -137,7 +146,9 @@ struct StreamPairSums {
     store_vectors(params.base.dx, dx, own, 0);
     read_vectors(own, 1);
     wait_for_products<0>();
-    store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
+    // Long vectors' last item has the place of its own.
+    if constexpr (Walks)
+      store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
     store_vectors(params.base.dy, dy, own, 1);
   }
 
@@ -188,8 +199,16 @@ struct StreamPairSums {
                   8 * half) *
                      width;
   }
-  /// The block's vectors.
+  /// The block's vectors, from memory where its own rows are being replaced.
   __device__ void read_vectors(Entries& to, int axis) const {
+    if constexpr (!Walks) {
+#pragma unroll
+      for (int i = 0; i < 2 * kVectorPieces; ++i)
+        to[i / 2][i % 2] =
+            pairs.own_entries(axis ? Layout::y : Layout::x, pairs.own_row() + i % 2 * 8,
+                              i / 2 * 8 + 2 * pairs.quad());
+      return;
+    }
     const auto& vectors = pairs.p.vectors;
     const int width = axis ? vectors.width_y : vectors.width_x;
     const int entries = axis ? pairs.g.rows : pairs.g.cols;

@@ -44,7 +44,7 @@ struct StreamPairWeights {
     bool has_first = false;
     Place tile(maker);
     if constexpr (Walks) {
-      for (RowsPlace rows = *pairs.place(); rows.first >= 0; rows = *pairs.place()) {
+      for (RowsPlace rows = rows_place(); rows.first >= 0; rows = rows_place()) {
         take(rows);
         one_head(tile, lengths, has_first);
         tile.number -= pairs.tiles;
@@ -58,7 +58,12 @@ struct StreamPairWeights {
     }
     return with_bias;
   }
-  /// Rows that have arrived.
+  /// Of rows that have arrived.
+  __device__ RowsPlace rows_place() const {
+    const RowsPlace rows = *pairs.place();
+    arrive(pairs.place_read());
+    return rows;
+  }
   __device__ void take(RowsPlace rows) {
     const int first = known_to_all_lanes(rows.first);
     row = first + pairs.own_row();
