@@ -85,6 +85,17 @@ __device__ inline void copy_box(void* to, const CUtensorMap& map, const BoxPlace
 #endif
 }
 
+/// Brings a box as far as the cache that all multiprocessors share. Nothing is read by that, so the
+/// launch before may still be writing there.
+__device__ inline void prefetch_box(const CUtensorMap& map, const BoxPlace& at) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1, %2, %3, %4, %5}];" ::"l"(
+                   reinterpret_cast<std::uint64_t>(&map)),
+               "r"(at.column), "r"(at.across), "r"(at.down), "r"(at.head), "r"(at.image)
+               : "memory");
+#endif
+}
+
 /// Whether the barrier's turn number `turn` is over, for those who ask before other work: the
 /// answer takes a while.
 __device__ inline bool is_over(CopyBarrier* barrier, int turn) {
@@ -99,6 +110,25 @@ __device__ inline bool is_over(CopyBarrier* barrier, int turn) {
       : "memory");
 #endif
   return done != 0;
+}
+
+/// Starts writing a box from shared memory that the copy engine was told of (publish_…); nothing is
+/// written beyond the tensor.
+__device__ inline void store_box(const CUtensorMap& map, const BoxPlace& at, const void* from) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];\n"
+      "cp.async.bulk.commit_group;" ::"l"(reinterpret_cast<std::uint64_t>(&map)),
+      "r"(shared_address(from)), "r"(at.column), "r"(at.across), "r"(at.down), "r"(at.head),
+      "r"(at.image)
+      : "memory");
+#endif
+}
+/// Until all that this thread has started to write has been read: shared memory must last so long.
+__device__ inline void await_stored_boxes() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
 }
 
 /// Waits until the barrier's turn number `turn` (0, 1, 2, …) is over.

@@ -8,22 +8,27 @@ namespace sape2::kernels::cuda {
 
 struct Cluster {
   unsigned size = 1, rank = 0;
+  unsigned index;  // among the clusters
 
-  __device__ Cluster() {
+  __device__ Cluster() : index(blockIdx.x) {
 #if __CUDA_ARCH__ >= 900
     asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
 #endif
   }
 
-  /// All threads of the cluster, and so of the block, come here before one goes on. Says nothing of
-  /// what they wrote, so nobody waits for his writes to arrive; what they read they have.
-  __device__ void meet() const {
+  /// All threads of the cluster, and so of the block, arrive before one goes on that waits. Says
+  /// nothing of what they wrote, so nobody waits for his writes to arrive; what they read they
+  /// have.
+  __device__ void arrive() const {
 #if __CUDA_ARCH__ >= 900
-    asm volatile(
-        "barrier.cluster.arrive.relaxed.aligned;\n"
-        "barrier.cluster.wait.acquire.aligned;" ::
-            : "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+  }
+  __device__ void wait() const {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
   }
 };

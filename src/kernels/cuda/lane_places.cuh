@@ -102,6 +102,18 @@ struct Padded {
     const int lane = threadIdx.x % 32;
     return shared_address(data + (row + lane % 16) * pitch + lane / 16 * 16);
   }
+  /// A fragment to 16 rows from `row` on, 16 columns from `column` on.
+  __device__ void store(int row, int column, const FragmentA<T>& fragment) const {
+#if __CUDA_ARCH__ >= 900
+    store_fragment(a(row) + 2 * column, fragment);
+#else
+    const Lane lane;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      *reinterpret_cast<std::uint32_t*>(data + (row + lane.g + i % 2 * 8) * pitch + 2 * column +
+                                        i / 2 * 16 + lane.t * 4) = fragment.r[i];
+#endif
+  }
   /// Where it reads them as B = matrixᵀ or, turned, as A = matrixᵀ.
   __device__ std::uint32_t b_rows(int row) const {
     const int lane = threadIdx.x % 32, eight = lane / 8;

@@ -35,6 +35,28 @@ struct UsualLines {
   __device__ static int origin(int first) { return kSuffix ? 1 : first + 15; }
 };
 
+/// Divides numbers below 2^31 by one that the host knows: by a product, and a shift.
+struct UsualDivisor {
+  unsigned value, factor, shift;
+
+  explicit UsualDivisor(unsigned divisor) : value(divisor), shift(31) {
+    while ((1U << (shift - 31)) < divisor) ++shift;
+    factor = static_cast<unsigned>(((std::uint64_t(1) << shift) + divisor - 1) / divisor);
+  }
+  __device__ unsigned quotient(unsigned number) const {
+    return static_cast<unsigned>((std::uint64_t(number) * factor) >> shift);
+  }
+};
+
+/// How lines are divided: an axis of a head gets so many blocks, each of them so many lines.
+struct UsualGrid {
+  UsualDivisor blocks, heads;
+  int lines;
+
+  UsualGrid(const StageOneParams& p, int own_blocks, int own_lines)
+      : blocks(own_blocks), heads(p.geometry.heads), lines(own_lines) {}
+};
+
 /// Which lines of which head a block has.
 struct UsualBlock {
   const AxisLines& axis;
@@ -42,15 +64,14 @@ struct UsualBlock {
   std::int64_t batch_head;
   int first_line, last_line;
 
-  /// A head gets `blocks`, each of them `lines`.
-  __device__ UsualBlock(const StageOneParams& p, int axis_index, unsigned blocks, int lines)
+  __device__ UsualBlock(const StageOneParams& p, int axis_index, const UsualGrid& grid)
       : axis(p.axes[axis_index]) {
-    const unsigned index = blockIdx.x / blocks;
+    const unsigned index = grid.blocks.quotient(blockIdx.x);
     batch_head = index;
-    first_line = (blockIdx.x - index * blocks) * lines;
-    last_line = min(first_line + lines, axis.lines);
-    image = index / unsigned(p.geometry.heads);
-    head = static_cast<int>(index) - image * p.geometry.heads;
+    first_line = (blockIdx.x - index * grid.blocks.value) * grid.lines;
+    last_line = min(first_line + grid.lines, axis.lines);
+    image = grid.heads.quotient(index);
+    head = static_cast<int>(index) - image * grid.heads.value;
   }
 };
 
@@ -88,14 +109,25 @@ __device__ void load_lines(unsigned char* tile, const UsualTensor<const T>& from
                            const AxisLines& axis, int line) {
   constexpr int kStep = Lines::kThreads / 8, kSweeps = Lines::kRows / kStep;
   const int piece = threadIdx.x % 8, first = threadIdx.x / 8;
-  const int begin = line * from.across + first * from.along + piece * 8;
+  const T* const begin = from.data + (line * from.across + first * from.along + piece * 8);
 #pragma unroll
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     const int in_block = sweep * kStep / Lines::kLong, ahead = sweep * kStep % Lines::kLong;
     const bool valid = first + ahead < axis.length && line + in_block < axis.lines;
     copy_async_16(tile + LanePlaces<kUsualHead>::place(first + sweep * kStep, piece),
-                  from.data + (begin + in_block * from.across + ahead * from.along), valid);
+                  begin + (in_block * from.across + ahead * from.along), valid);
   }
+}
+
+/// 16 bytes to memory if `wanted`, without a branch: what is stored is worked out beside other
+/// work.
+__device__ inline void store_16(void* to, const uint4& x, bool wanted) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "setp.ne.u32 p, %5, 0;\n"
+      "@p st.global.v4.u32 [%0], {%1, %2, %3, %4};}" ::"l"(to),
+      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(std::uint32_t(wanted))
+      : "memory");
 }
 
 /// The reachable rows of a head's table between zeros: read first, kept in shared memory, rounded,

@@ -36,63 +36,53 @@ struct UsualWork {
   }
 };
 
-/// The vectors' gradients of this lane's two rows as pairs of 16-bit numbers: read first, kept in
-/// shared memory when there is time to wait for them.
-template <class T, class Lines>
+/// The vectors' gradients of this lane's two rows as pairs of 16-bit numbers: asked for, and kept
+/// in shared memory when there is time to wait for them. `Ahead`: there is none before; else
+/// float32 ones are rounded at once, which takes fewer registers.
+template <class T, class Lines, bool Ahead>
 struct UsualGradients {
   using Work = UsualWork<Lines>;
-  std::uint32_t pairs[2][Lines::kPieces];
-  int length[2];  // of the rows that exist
+  const unsigned char* data;  // of the head's first patch
+  int width;
+  bool wide;                         // float32
+  uint2 numbers[2][Lines::kPieces];  // pairs in x, or of float32
+  int length[2];                     // of the rows that exist
 
-  /// Of 16 patches from `place` on.
-  __device__ UsualGradients(const AxisLines& axis, int line, int place) {
-    const Lane lane;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      length[half] = line < axis.lines && place + lane.g + 8 * half < axis.length ? axis.length : 0;
+  __device__ UsualGradients(const VectorPlaces<const void*>& from, const Geometry& g,
+                            std::int64_t batch_head)
+      : width(from.widths[0]), wide(from.wide) {
+    const int size = wide ? sizeof(float) : sizeof(T);
+    data = static_cast<const unsigned char*>(from.axes[0]) +
+           (batch_head * g.padded_tokens + g.prefix) * (width * size);
   }
-  /// Zeros behind the line's end. All are read before the first is looked at. `step`: from patch to
-  /// patch.
-  __device__ void read(const T* from, int step) {
+  /// Those of 16 patches from `place` on, if `wanted`; zeros behind the line's end.
+  __device__ void ask(const AxisLines& axis, int line, int place, bool wanted) {
     const Lane lane;
+    const int step = axis.position_stride * width;
+    const int begin = line * axis.line_stride * width + (place + lane.g) * step + 2 * lane.t;
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int piece = 0; piece < Lines::kPieces; ++piece) {
-        const int place = piece * 8 + 2 * lane.t;
-        pairs[half][piece] = 0;
-        if (place < length[half])
-          pairs[half][piece] =
-              *reinterpret_cast<const std::uint32_t*>(from + (lane.g + 8 * half) * step + place);
-      }
+    for (int half = 0; half < 2; ++half) {
+      const bool exists = wanted && line < axis.lines && place + lane.g + 8 * half < axis.length;
+      length[half] = exists ? axis.length : 0;
+    }
+    if (wide) {
+      read<float2>(begin, step, [](uint2& to, float2 pair) {
+        to = make_uint2(__float_as_uint(pair.x), __float_as_uint(pair.y));
+      });
+      if constexpr (!Ahead) round();
+    } else {
+      read<std::uint32_t>(begin, step, [](uint2& to, std::uint32_t pair) { to.x = pair; });
+    }
   }
-  __device__ void read(const float* from, int step) {
+  __device__ void keep(unsigned char* work) {
     const Lane lane;
-    float2 numbers[2][Lines::kPieces];
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int piece = 0; piece < Lines::kPieces; ++piece) {
-        const int place = piece * 8 + 2 * lane.t;
-        numbers[half][piece] = make_float2(0.0F, 0.0F);
-        if (place < length[half])
-          numbers[half][piece] =
-              *reinterpret_cast<const float2*>(from + (lane.g + 8 * half) * step + place);
-      }
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int piece = 0; piece < Lines::kPieces; ++piece)
-        pairs[half][piece] = pack<T>(numbers[half][piece].x, numbers[half][piece].y);
-  }
-  __device__ void keep(unsigned char* work) const {
-    const Lane lane;
+    if (Ahead && wide) round();
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int piece = 0; piece < Lines::kPieces; ++piece) {
         const bool whole = piece * 8 + 2 * lane.t + 1 < length[half];
-        const std::uint32_t pair = whole ? pairs[half][piece] : pairs[half][piece] & 0xffffu;
+        const std::uint32_t both = numbers[half][piece].x, pair = whole ? both : both & 0xffffu;
         reinterpret_cast<std::uint32_t*>(
             work + Work::kGradients)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2] =
             Work::turned(piece) ? pair << 16 | pair >> 16 : pair;
@@ -109,6 +99,29 @@ struct UsualGradients {
       d[2 * half] = turned ? pair.y : pair.x;
       d[2 * half + 1] = turned ? pair.x : pair.y;
     }
+  }
+
+ private:
+  /// All are read before the first is looked at. `begin`: the lane's first number; `step`: from
+  /// patch to patch.
+  template <class Pair, class Put>
+  __device__ void read(int begin, int step, Put put) {
+    const Lane lane;
+    const auto* const from = reinterpret_cast<const Pair*>(data + begin * (sizeof(Pair) / 2));
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int piece = 0; piece < Lines::kPieces; ++piece) {
+        Pair pair{};
+        if (piece * 8 + 2 * lane.t < length[half]) pair = from[half * 4 * step + piece * 4];
+        put(numbers[half][piece], pair);
+      }
+  }
+  __device__ void round() {
+#pragma unroll
+    for (auto& line : numbers)
+#pragma unroll
+      for (uint2& pair : line) pair.x = pack<T>(__uint_as_float(pair.x), __uint_as_float(pair.y));
   }
 };
 

@@ -13,10 +13,15 @@ namespace sape2::kernels::cuda {
 template <class Lines>
 struct UsualBackwardRoom {
   static constexpr int kBlocks = Lines::kLong == 48 ? 4 : 3;
-  /// How often for q and k: short lines come while those before them are at work.
-  static constexpr int kBuffers = Lines::kLong <= 32 ? 2 : 1;
+  /// Whether lines of q and k come while those before them are at work, and the vectors' gradients
+  /// with them.
+  static constexpr bool kAhead = Lines::kLong <= 32;
+  static constexpr int kBuffers = kAhead ? 2 : 1;
   /// Whether for dq as it was, which then comes while lines are at work, too.
   static constexpr bool kOldRows = Lines::kLong < 64;
+  /// And whether not before positions are known, so that more is done by the time the launch before
+  /// is: along Span::between registers are too few for that.
+  static constexpr bool kFetchesLate = Lines::kSuffix;
 
   static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
   static constexpr int kBytes =
@@ -27,8 +32,9 @@ struct UsualBackwardRoom {
 };
 
 struct UsualBackward {
-  StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
+  UsualGrid grid;
   bool second;           // it is the second launch
+  StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
 };
 
 inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
@@ -41,7 +47,8 @@ inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
     std::swap(p.dgate_scale[0], p.dgate_scale[1]);
     std::swap(p.dgate_offset[0], p.dgate_offset[1]);
   }
-  return {p, axis == 1};
+  const AxisLines& own = p.stage.axes[0];
+  return {UsualGrid(p.stage, own.chunks, own.chunk * own.group), axis == 1, p};
 }
 
 template <class T, class Lines>
@@ -58,27 +65,23 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
   const StageOneParams& p = params.all.stage;
-  const auto& g = p.geometry;
-  const UsualBlock block(p, 0, p.axes[0].chunks, p.axes[0].chunk * p.axes[0].group);
+  const UsualBlock block(p, 0, params.grid);
   using Sums = UsualSums<Lines>;
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
   unsigned char* const all_old_rows = all_bins.data + Lines::kWarps * Work::kBinBytes;
   Sums sums(all_work, all_old_rows + (Room::kOldRows ? Lines::kTileBytes : 0));
-  sums.prepare();
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
   const Lane lane;
-  const UsualGates<Lines::kLong> gates(p, block.head);
-  const auto& from = params.all.gradients;
-  const std::int64_t vectors = from.place(g, axis, 0, 0, block.batch_head, 0);
+  UsualGradients<T, Lines, Room::kAhead> gradients(params.all.gradients, p.geometry,
+                                                   block.batch_head);
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
   unsigned char* const old_rows = all_old_rows + warp.index * kTileRows;
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
-  int buffer = 0;
   std::uint32_t q_at, k_at, source;  // in the buffer that is at work
   const std::uint32_t window = shared_address(table) + Lines::window(warp.own) * kRow;
   const float shift = kFloorShift + Lines::origin(warp.own);
@@ -94,15 +97,19 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     }
   };
 
-  // c += dzᵀ · source, 16 rows of the table's gradient from all patches in work.
+  // c += dzᵀ · source, 16 rows of the table's gradient from all patches in work: those at the same
+  // places of their lines together, since they reach the same window.
   const auto add_tables = [&](float(&c)[kColumns][4], int first) {
 #pragma unroll
-    for (int tile = 0; tile < Lines::kWarps; ++tile) {
-      const int column = first - Lines::window(tile % Lines::kTiles * 16);
+    for (int in_line = 0; in_line < Lines::kTiles; ++in_line) {
+      const int column = first - Lines::window(in_line * 16);
       if (column < 0 || column >= Lines::kWindow) continue;
-      FragmentA<T> a;
-      load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
-      multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+#pragma unroll
+      for (int tile = in_line; tile < Lines::kWarps; tile += Lines::kTiles) {
+        FragmentA<T> a;
+        load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
+        multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+      }
     }
   };
   // Short lines' tables are 16 rows a warp, summed up in registers.
@@ -126,35 +133,33 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
     load_lines<Lines>(q + Lines::kTileBytes, UsualTensor<const T>(p.k, p, block), axis, line);
   };
-  load(block.first_line, 0);
-  commit_copies();
-  UsualTable<T, Lines>(p, block, 0).keep(table);
-  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
-  const int last_line = kKeepsTable ? block.last_line : block.first_line + axis.chunk * axis.group;
-  for (int line = block.first_line; line < last_line; line += Lines::kLines) {
-    const int next_line = line + Lines::kLines;
-    if (line > block.first_line) {
-      __syncthreads();
-      if constexpr (Room::kBuffers == 1) {
-        load(line, 0);
-        commit_copies();
-      }
-    }
+  const auto ask_for_gradients = [&](int line, bool wanted) {
     if (!gradients_are_old) {
       wait_for_previous();
       let_next_begin();
     }
-    UsualGradients<T, Lines> gradients(axis, line + warp.line, warp.own);
-    const int gradients_at =
-        (g.prefix + (line + warp.line) * axis.line_stride + warp.own * axis.position_stride) *
-        from.widths[0];
-    const int gradients_step = axis.position_stride * from.widths[0];
-    if (from.wide) {
-      gradients.read(static_cast<const float*>(from.axes[0]) + vectors + gradients_at,
-                     gradients_step);
-    } else {
-      gradients.read(static_cast<const T*>(from.axes[0]) + vectors + gradients_at, gradients_step);
+    gradients.ask(axis, line + warp.line, warp.own, wanted);
+  };
+  load(block.first_line, 0);
+  commit_copies();
+  const UsualTable<T, Lines> table_rows(p, block, 0);
+  if constexpr (Room::kAhead) ask_for_gradients(block.first_line, true);
+  const UsualGates<Lines::kLong> gates(p, block.head);
+  sums.prepare();
+  table_rows.keep(table);
+  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
+  const int last_line = kKeepsTable ? block.last_line : block.first_line + params.grid.lines;
+  for (int line = block.first_line; line < last_line; line += Lines::kLines) {
+    const int next_line = line + Lines::kLines;
+    if (line > block.first_line) {
+      __syncthreads();
+      if constexpr (!Room::kAhead) {
+        load(line, 0);
+        commit_copies();
+      }
     }
+    if constexpr (!Room::kAhead) ask_for_gradients(line, true);
+    const int buffer = Room::kAhead ? (line - block.first_line) / Lines::kLines % 2 : 0;
     q_at = shared_address(tokens) + buffer * Room::kTokenBytes;
     k_at = q_at + Lines::kTileBytes;
     source = p.first_from_q ? q_at : k_at;
@@ -164,16 +169,15 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     wait_for_copies<0>();
     __syncthreads();
     const UsualTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
-    if constexpr (Room::kOldRows) {
+    const auto fetch_old_rows = [&] {
       wait_for_previous();
       let_next_begin();
       UsualRows<T>(all_dq, axis, line + warp.line, warp.own).fetch(old_rows);
-    } else {
-      prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
-    }
-    if constexpr (Room::kBuffers == 2) {
-      buffer ^= 1;
-      if (next_line < last_line) load(next_line, buffer);
+    };
+    if constexpr (!Room::kOldRows) prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
+    if constexpr (Room::kOldRows && !Room::kFetchesLate) fetch_old_rows();
+    if constexpr (Room::kAhead) {
+      if (next_line < last_line) load(next_line, buffer ^ 1);
       commit_copies();
     }
 
@@ -201,17 +205,13 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       keep_positions<Lines>(work, position);
       __syncwarp();
     }
-    spread_over_bins<T, Lines>(work, bins, Lines::origin(warp.own));
+    if constexpr (Room::kOldRows && Room::kFetchesLate) fetch_old_rows();
+    // Steps beside sums hide each other's delays, where registers allow it.
+    const auto spread = [&] { spread_over_bins<T, Lines>(work, bins, Lines::origin(warp.own)); };
+    if constexpr (!Room::kAhead) spread();
 
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
-    UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
-    UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
-    if constexpr (!Room::kOldRows) {
-      wait_for_previous();
-      let_next_begin();
-      dq.read();
-    }
     // The scores' gradients become fragments before products need registers.
     FragmentA<T> dscores[kPieces / 2];
 #pragma unroll
@@ -224,13 +224,20 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
         doffset += dt;
         dt *= gates.given_scale;
       }
-      auto& a = dscores[piece / 2];
-      a = as_a<T>(d[piece], d[piece + 1]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        *reinterpret_cast<std::uint32_t*>(work + (lane.g + i % 2 * 8) * Work::kScorePitch +
-                                          piece * 16 + i / 2 * 16 + lane.t * 4) = a.r[i];
+      dscores[piece / 2] = as_a<T>(d[piece], d[piece + 1]);
     }
+    if constexpr (Room::kAhead) spread();
+
+    UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
+    UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
+    if constexpr (!Room::kOldRows) {
+      wait_for_previous();
+      let_next_begin();
+      dq.read();
+    }
+#pragma unroll
+    for (int i = 0; i < kPieces / 2; ++i)
+      Padded<T>{work, Work::kScorePitch}.store(0, 16 * i, dscores[i]);
     dk.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
@@ -238,10 +245,12 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     for (int i = 0; i < kPieces / 2; ++i)
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
     if constexpr (Room::kOldRows) {
-      wait_for_copies<Room::kBuffers - 1>();  // the next lines may take longer
+      // The next lines, where they were asked for later, may take longer.
+      wait_for_copies<Room::kAhead && !Room::kFetchesLate>();
       dq.take(old_rows);
     }
     dq.add(c, work + Work::kStaging, Work::kRowPitch);
+    if constexpr (Room::kAhead) ask_for_gradients(next_line, next_line < last_line);
     __syncthreads();
 
     // dk from all patches of the line, and the tables' gradients from all in work.
@@ -257,6 +266,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     }
     dk.add(c, work + Work::kStaging, Work::kRowPitch);
 
+    if (!kKeepsTable || next_line >= last_line) sums.leave_room();
     if constexpr (kKeepsTable) {
       if (dtables != nullptr) add_tables(dtable[0], warp.first_row);
     } else {
@@ -269,7 +279,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       store_sums(parts, line > block.first_line, next_line >= last_line);
     }
   }
-  // Blocks without lines have done neither, and what follows takes others' memory.
+  // Blocks without lines have done nothing, and what follows takes others' memory.
+  if (kKeepsTable && block.first_line >= last_line) sums.leave_room();
   wait_for_previous();
   let_next_begin();
   wait_for_copies<0>();

@@ -6,32 +6,38 @@
 namespace sape2::kernels::cuda {
 
 struct UsualForward {
+  UsualGrid grid;
+  int axis;  // the grid's first one
   StageOneParams stage;
   UsualOutputs to;
-  int axis;         // the grid's first one
-  unsigned blocks;  // that a head and axis get
-  int lines;        // of a block
 };
 
 /// Blocks that a multiprocessor should run at once.
 template <class Lines>
 inline constexpr int kUsualForwardBlocks = Lines::kLong == 64 ? 3 : 6;
 
-/// One of this lane's two rows of vectors to memory. Lanes exchange pairs, so that each writes
-/// eight bytes and four of them a whole sector.
-template <class T, int Pieces>
-__device__ void store_usual_vector(T* to, const float (&line)[Pieces][4], int half, int width,
-                                   bool valid) {
-  const Lane lane;
-  const bool odd = lane.t % 2;
+/// The vectors of a warp's patches to memory, rounded and put in order by way of its own memory:
+/// each lane writes as many bytes at once as it can. `to`: of the head's first patch; the warp's
+/// first is at `place` of `line`.
+template <class Lines, class T>
+__device__ void store_usual_vectors(T* to, const float (&vector)[Lines::kPieces][4],
+                                    const AxisLines& axis, int line, int place, int width,
+                                    unsigned char* own_memory) {
+  constexpr int kPieces = Lines::kPieces, kPitch = 2 * Lines::kLong + 16;
+  static_assert(kPitch <= Lines::kValuePitch * 4);
+  const int lane = threadIdx.x % 32;
+  __syncwarp();
 #pragma unroll
-  for (int piece = 0; piece < Pieces; piece += 2) {
-    const auto left = pack<T>(line[piece][2 * half], line[piece][2 * half + 1]);
-    const auto right = pack<T>(line[piece + 1][2 * half], line[piece + 1][2 * half + 1]);
-    const auto other = __shfl_xor_sync(0xffffffffu, odd ? left : right, 1);
-    if (valid && piece * 8 < width)
-      *reinterpret_cast<uint2*>(to + piece * 8 + (odd ? 6 : 0) + 2 * lane.t) =
-          odd ? make_uint2(other, right) : make_uint2(left, other);
+  for (int i = 0; i < kPieces / 2; ++i)
+    Padded<T>{own_memory, kPitch}.store(0, 16 * i, as_a<T>(vector[2 * i], vector[2 * i + 1]));
+  __syncwarp();
+#pragma unroll
+  for (int sweep = 0; sweep < kPieces / 2; ++sweep) {
+    const int row = (sweep * 32 + lane) / kPieces, piece = (sweep * 32 + lane) % kPieces;
+    const int patch = line * axis.line_stride + (place + row) * axis.position_stride;
+    store_16(to + (patch * width + piece * 8),
+             *reinterpret_cast<const uint4*>(own_memory + row * kPitch + piece * 16),
+             line < axis.lines && place + row < axis.length && piece * 8 < width);
   }
 }
 
@@ -46,33 +52,33 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
   }
   const auto& g = params.stage.geometry;
   const int axis_index = params.axis + blockIdx.y;
-  const UsualBlock block(params.stage, axis_index, params.blocks, params.lines);
+  const UsualBlock block(params.stage, axis_index, params.grid);
   const AxisLines& axis = block.axis;
   const int width = params.to.widths[axis_index];
   const std::int64_t first = block.batch_head * g.padded_tokens;
   T* const vectors = static_cast<T*>(params.to.vectors[axis_index]) + first * width;
   [[maybe_unused]] float* const lengths = params.to.squared_lengths[axis_index] + first;
-  const UsualVectors<T, Lines> all(params.stage, block, usual_shared);
-  const Lane lane;
+  const UsualVectors<T, Lines> all(params.stage, block, axis_index, usual_shared);
+  [[maybe_unused]] const Lane lane;
 
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
     float vector[Lines::kPieces][4];
-    all.make(vector, axis_index, line);
-    [[maybe_unused]] float2 squares;
+    all.make(vector, line);
+    const int own_line = line + all.warp.line;
     if constexpr (Near) {
       wait_for_previous();
       subtract_shift(vector, params.to.shifts[axis_index] + block.batch_head * width, width);
-      squares = squared_lengths<T>(vector);
-    }
+      const float2 squares = squared_lengths<T>(vector);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int in_line = all.warp.own + lane.g + 8 * half, own_line = line + all.warp.line;
-      const bool valid = in_line < axis.length && own_line < axis.lines;
-      const int token = g.prefix + own_line * axis.line_stride + in_line * axis.position_stride;
-      store_usual_vector(vectors + token * width, vector, half, width, valid);
-      if constexpr (Near)
-        if (valid && lane.t == lane.g / 2) lengths[token] = half ? squares.y : squares.x;
+      for (int half = 0; half < 2; ++half) {
+        const int in_line = all.warp.own + lane.g + 8 * half;
+        const int token = g.prefix + own_line * axis.line_stride + in_line * axis.position_stride;
+        if (in_line < axis.length && own_line < axis.lines && lane.t == lane.g / 2)
+          lengths[token] = half ? squares.y : squares.x;
+      }
     }
+    store_usual_vectors<Lines>(vectors + g.prefix * width, vector, axis, own_line, all.warp.own,
+                               width, reinterpret_cast<unsigned char*>(all.own_values()));
   }
   if constexpr (Near) {
     wait_for_previous();  // blocks without lines have not yet
@@ -122,10 +128,10 @@ bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cu
       const LaunchOptions options{.parts = division.both ? 2 : 1, .overlapping = true};
       if (near)
         launch(usual_shift_kernel<T, Lines>, heads, options, Lines::kThreads, kBytes, stream,
-               UsualShift{p, to, axis});
+               UsualShift{UsualGrid(p, 1, Lines::kLines), axis, p, to});
       launch(near ? usual_forward_kernel<T, Lines, true> : usual_forward_kernel<T, Lines, false>,
              heads * division.blocks, options, Lines::kThreads, kBytes, stream,
-             UsualForward{p, to, axis, static_cast<unsigned>(division.blocks), division.lines});
+             UsualForward{UsualGrid(p, division.blocks, division.lines), axis, p, to});
       axis += division.both ? 2 : 1;
     });
   }

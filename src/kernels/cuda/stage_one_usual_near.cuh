@@ -6,9 +6,10 @@
 namespace sape2::kernels::cuda {
 
 struct UsualShift {
+  UsualGrid grid;
+  int axis;  // the grid's first one
   StageOneParams stage;
   UsualOutputs to;
-  int axis;  // the grid's first one
 };
 
 /// The common vector of a head and axis, which all its vectors will be shifted by: the mean of the
@@ -20,12 +21,12 @@ __global__ void __launch_bounds__(Lines::kThreads)
   wait_for_previous();  // a call's first kernel
   let_next_begin();
   const int axis_index = params.axis + blockIdx.y;
-  UsualBlock block(params.stage, axis_index, 1, Lines::kLines);
+  UsualBlock block(params.stage, axis_index, params.grid);
   const AxisLines& axis = block.axis;
   block.first_line = max(0, axis.lines - Lines::kLines) / 2;
-  const UsualVectors<T, Lines> vectors(params.stage, block, usual_shared);
+  const UsualVectors<T, Lines> vectors(params.stage, block, axis_index, usual_shared);
   float vector[Lines::kPieces][4];
-  vectors.make(vector, axis_index, block.first_line);
+  vectors.make(vector, block.first_line);
   __syncthreads();
 
   const Lane lane;

@@ -18,6 +18,7 @@ struct UsualGates {
   static_assert(kUsualHead == 64);  // the usual scale is 1/8
   float scale, offset, given_scale;
 
+  UsualGates() = default;
   __device__ UsualGates(const StageOneParams& p, int head) {
     given_scale = per_head(p.gate_scale, head, 0.125F);
     scale = -kLog2E * given_scale;

@@ -15,7 +15,9 @@ struct UsualRows {
   uint4 old[4];
 
   __device__ UsualRows(const UsualTensor<T>& to, const AxisLines& axis, int line, int place) {
-    const int lane = threadIdx.x % 32;
+    int lane = threadIdx.x % 32;
+    // Worked out wherever rows are named: kept, places would take registers from what lies between.
+    asm volatile("" : "+r"(lane));
     at = to.data + (line * to.across + (place + lane / 8) * to.along + lane % 8 * 8);
     step = 4 * to.along;
     left = line < axis.lines ? axis.length - place - lane / 8 : 0;
@@ -39,24 +41,19 @@ struct UsualRows {
   }
   /// Adds a result to what was read, by way of shared memory.
   __device__ void add(const float (&c)[kUsualHead / 8][4], unsigned char* staging, int pitch) {
-    const Lane lane;
     const int index = threadIdx.x % 32;
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int piece = 0; piece < kUsualHead / 8; ++piece)
-        *reinterpret_cast<std::uint32_t*>(staging + (lane.g + 8 * half) * pitch + piece * 16 +
-                                          lane.t * 4) =
-            pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
+    for (int i = 0; i < kUsualHead / 16; ++i)
+      Padded<T>{staging, pitch}.store(0, 16 * i, as_a<T>(c[2 * i], c[2 * i + 1]));
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint4 x =
           *reinterpret_cast<const uint4*>(staging + (index / 8 + 4 * i) * pitch + index % 8 * 16);
-      if (4 * i < left)
-        *reinterpret_cast<uint4*>(at + i * step) =
-            make_uint4(add_pairs<T>(old[i].x, x.x), add_pairs<T>(old[i].y, x.y),
-                       add_pairs<T>(old[i].z, x.z), add_pairs<T>(old[i].w, x.w));
+      store_16(at + i * step,
+               make_uint4(add_pairs<T>(old[i].x, x.x), add_pairs<T>(old[i].y, x.y),
+                          add_pairs<T>(old[i].z, x.z), add_pairs<T>(old[i].w, x.w)),
+               4 * i < left);
     }
     __syncwarp();
   }

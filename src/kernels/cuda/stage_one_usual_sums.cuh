@@ -20,8 +20,7 @@ struct UsualSums {
 
   /// What is used for nothing else.
   struct alignas(16) Own {
-    float other_gates[4];  // that have come from the other block
-    float2 gates[Lines::kWarps];
+    float4 gates[2][Lines::kWarps];  // of both blocks' warps, in the first block
     CopyBarrier arrived;
   };
 
@@ -33,14 +32,14 @@ struct UsualSums {
   };
 
   Cluster cluster;
-  float4* room;  // kBytes, free while store runs
+  float4* room;  // kBytes, free from leave_room until store is over
   Own* own;
   int turn = 0;
 
   __device__ UsualSums(unsigned char* shared, unsigned char* own_shared)
       : room(reinterpret_cast<float4*>(shared)), own(reinterpret_cast<Own*>(own_shared)) {}
 
-  /// Before anything else.
+  /// Before the block's first barrier.
   __device__ void prepare() const {
     if (threadIdx.x != 0) return;
     prepare_barrier(&own->arrived);
@@ -48,37 +47,48 @@ struct UsualSums {
   }
 
   /// The block's entry among the pairs', or blocks', partial sums.
-  __device__ unsigned entry() const { return blockIdx.x / cluster.size; }
+  __device__ unsigned entry() const { return cluster.index; }
 
-  /// All threads call it. `gates` are summed up over the block too and stored as entries, unless
-  /// null.
+  /// All threads call it before every store, as soon as they read there no more.
+  __device__ void leave_room() const {
+    if (cluster.size > 1) cluster.arrive();
+  }
+
+  /// All threads call it. `gates` are summed up too and stored as entries, unless null: once, at
+  /// the end.
   __device__ void store(const Parts& parts, const Table& table, float2 gates, float* scales,
                         float* offsets) {
     const bool tables = table.data != nullptr, any_gates = scales != nullptr || offsets != nullptr;
-    if (!tables && !any_gates) return;
     const bool pair = cluster.size > 1;
-    float gate[4] = {};
-    if (any_gates) {
-      const float2 sum = over_block(gates);
-      gate[0] = sum.x;
-      gate[1] = sum.y;
-    }
     if (pair) {
-      cluster.meet();  // nobody reads there any more
-      const bool receives_gates = any_gates && cluster.rank == 0;
+      cluster.wait();
       if (threadIdx.x == 0) {
-        expect_bytes(&own->arrived, (tables ? kBytes : 0) + (receives_gates ? 16 : 0));
-        if (any_gates && cluster.rank == 1) send(gate, own->other_gates, &own->arrived, 0);
+        const bool receives_gates = any_gates && cluster.rank == 0;
+        expect_bytes(&own->arrived,
+                     (tables ? kBytes : 0) + (receives_gates ? sizeof(own->gates) : 0));
       }
       if (tables && cluster.rank == 0) send_columns<kHalf>(parts);
       if (tables && cluster.rank == 1) send_columns<0>(parts);
-      wait_for_boxes(&own->arrived, turn++);
     }
+    if (any_gates) {
+      const float2 sum = over_warp(gates);
+      float4& place = own->gates[cluster.rank][threadIdx.x / 32];
+      if (threadIdx.x % 32 == 0 && pair) send({sum.x, sum.y}, &place, &own->arrived, 0);
+      if (threadIdx.x % 32 == 0 && !pair) place = make_float4(sum.x, sum.y, 0.0F, 0.0F);
+      if (!pair) __syncthreads();
+    }
+    if (pair) wait_for_boxes(&own->arrived, turn++);
     if (tables && cluster.rank == 0) store_columns<0>(parts, table, pair);
     if (tables && (cluster.rank == 1 || !pair)) store_columns<kHalf>(parts, table, pair);
     if (any_gates && cluster.rank == 0 && threadIdx.x == 0) {
-      if (scales != nullptr) scales[entry()] = gate[0] + (pair ? own->other_gates[0] : 0.0F);
-      if (offsets != nullptr) offsets[entry()] = gate[1] + (pair ? own->other_gates[1] : 0.0F);
+      float2 sum = of_block(0);
+      if (pair) {
+        const float2 other = of_block(1);
+        sum.x += other.x;
+        sum.y += other.y;
+      }
+      if (scales != nullptr) scales[entry()] = sum.x;
+      if (offsets != nullptr) offsets[entry()] = sum.y;
     }
   }
 
@@ -87,20 +97,21 @@ struct UsualSums {
     return room + (round * kHalf + column) * Lines::kThreads + threadIdx.x;
   }
 
-  /// In a fixed order.
-  __device__ float2 over_block(float2 x) const {
+  /// In a fixed order, as all that follows.
+  __device__ static float2 over_warp(float2 x) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) {
       x.x += __shfl_xor_sync(0xffffffffu, x.x, step);
       x.y += __shfl_xor_sync(0xffffffffu, x.y, step);
     }
-    if (threadIdx.x % 32 == 0) own->gates[threadIdx.x / 32] = x;
-    __syncthreads();
-    float2 sum = own->gates[0];
+    return x;
+  }
+  __device__ float2 of_block(int rank) const {
+    float2 sum = make_float2(0.0F, 0.0F);
 #pragma unroll
-    for (int warp = 1; warp < Lines::kWarps; ++warp) {
-      sum.x += own->gates[warp].x;
-      sum.y += own->gates[warp].y;
+    for (const float4& warp : own->gates[rank]) {
+      sum.x += warp.x;
+      sum.y += warp.y;
     }
     return sum;
   }

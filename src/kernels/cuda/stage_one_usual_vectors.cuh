@@ -19,9 +19,15 @@ struct UsualVectors {
   UsualWarp<Lines> warp;
   UsualGates<Lines::kLong> gates;
 
-  __device__ UsualVectors(const StageOneParams& params, const UsualBlock& own_block,
+  /// Starts loading the block's first lines, then brings the table along.
+  __device__ UsualVectors(const StageOneParams& params, const UsualBlock& own_block, int axis_index,
                           unsigned char* own_shared)
-      : p(params), block(own_block), shared(own_shared), gates(params, own_block.head) {}
+      : p(params), block(own_block), shared(own_shared) {
+    load(block.first_line);
+    const UsualTable<T, Lines> rows(p, block, axis_index);
+    gates = UsualGates<Lines::kLong>(p, block.head);
+    rows.keep(table());
+  }
 
   // Table values come first: what is no number reads beyond them.
   __device__ float* values() const { return reinterpret_cast<float*>(shared); }
@@ -29,22 +35,21 @@ struct UsualVectors {
   __device__ unsigned char* k() const { return q() + Lines::kTileBytes; }
   __device__ unsigned char* table() const { return k() + Lines::kTileBytes; }
 
+  /// The warp's own part of them, free for others' use between one make and the next.
+  __device__ float* own_values() const { return values() + warp.first_row * Lines::kValuePitch; }
+
   __device__ void load(int line) const {
     load_lines<Lines>(q(), UsualTensor<const T>(p.q, p, block), block.axis, line);
     load_lines<Lines>(k(), UsualTensor<const T>(p.k, p, block), block.axis, line);
     commit_copies();
   }
   /// The vectors of a warp's patches in the lines from `line` on; zeros behind their ends, and for
-  /// patches that do not exist. The block's first lines bring the table along, and any lines start
-  /// loading the next ones as soon as nobody reads tokens any more.
-  __device__ void make(Line& vector, int axis_index, int line) const {
+  /// patches that do not exist. Starts loading the block's next lines as soon as nobody reads
+  /// tokens any more.
+  __device__ void make(Line& vector, int line) const {
     const AxisLines& axis = block.axis;
     const LanePlaces<kUsualHead> places;
     const Lane lane;
-    if (line == block.first_line) {
-      load(line);
-      UsualTable<T, Lines>(p, block, axis_index).keep(table());
-    }
     wait_for_copies<0>();
     __syncthreads();
 
@@ -55,9 +60,8 @@ struct UsualVectors {
                       shared_address(k()) + rows - warp.own * kRow + places.b_rows);
       usual_positions<Lines>(vector, gate, score, gates, axis.length, warp.own);
     }
-    float* const own_values = values() + warp.first_row * Lines::kValuePitch;
     usual_values<T, Lines::kWindow, Lines::kValuePitch>(
-        own_values, shared_address(p.first_from_q ? q() : k()) + rows + places.a,
+        own_values(), shared_address(p.first_from_q ? q() : k()) + rows + places.a,
         shared_address(table()) + Lines::window(warp.own) * kRow + places.b_rows);
     if (line + Lines::kLines < block.last_line) {
       __syncthreads();
@@ -65,7 +69,7 @@ struct UsualVectors {
     }
     __syncwarp();
     const float shift = kFloorShift + Lines::origin(warp.own);
-    const float* const lane_values = own_values + lane.g * Lines::kValuePitch;
+    const float* const lane_values = own_values() + lane.g * Lines::kValuePitch;
 #pragma unroll
     for (int piece = 0; piece < Lines::kPieces; ++piece)
 #pragma unroll

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/common.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/stream_distance_forward.cuh"
 #include "kernels/cuda/stream_forward.cuh"
@@ -25,6 +26,25 @@ bool make_key_maps(const ConstView& view, const Geometry& g, const StreamColumns
   if (!make_token_map<T>(view, g, c.prefix, c.across, c.down, c.part_width, c.rows_per_tile, grid))
     return false;
   return c.prefix == 0 || make_token_map<T>(view, g, 0, c.prefix, 1, c.width, 1, prefix);
+}
+
+/// Boxes of sixteen tokens of a result, where it is wanted.
+template <class T>
+bool make_result_map(const View& view, const Geometry& g, CUtensorMap* map) {
+  return view.data == nullptr || make_token_map<T>(as_const(view), g, 0, g.tokens, 1, 16, 1, map);
+}
+
+/// Boxes of up to `tokens` keys of a tile that stands along rows: neighbours or, in the direct
+/// form, rows of a square and, of prefix tokens, neighbours.
+template <class T, BiasForm Form>
+bool make_key_row_maps(const ConstView& view, const Geometry& g, int tokens, CUtensorMap* map,
+                       CUtensorMap* prefix) {
+  if (view.data == nullptr) return true;
+  if constexpr (Form != BiasForm::direct)
+    return make_token_map<T>(view, g, 0, g.tokens, 1, tokens, 1, map);
+  constexpr int kSide = StreamSquares::kSide;
+  return make_token_map<T>(view, g, g.prefix, g.cols, g.rows, kSide, tokens / kSide, map) &&
+         (g.prefix == 0 || make_token_map<T>(view, g, 0, g.prefix, 1, tokens, 1, prefix));
 }
 
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
@@ -71,13 +91,21 @@ bool has_exact_ratio(const AttentionParams& p) {
 
 /// Calls use(bool_constant): whether tiles of the grid are all there is, none of them lacks a
 /// token, and the ratio is exact.
-template <class T, int Wide, class Use>
-void dispatch_whole(const StreamColumns& columns, const AttentionParams& p, Use use) {
+template <int Wide, class Use>
+void dispatch_whole(const StreamColumns& columns, bool is_exact, Use use) {
   constexpr bool kCanBeWhole = Wide > 0 && Wide != 5 && Wide != 7;
   if constexpr (kCanBeWhole)
-    if (columns.whole && columns.parts == 1 && columns.prefix == 0 && has_exact_ratio<T>(p))
+    if (columns.whole && columns.parts == 1 && columns.prefix == 0 && is_exact)
       return use(std::true_type());
   use(std::false_type());
+}
+
+/// Whether forward does better with squares of the grid than with its rows: those of 24, 32, 48 and
+/// 64 fill tiles by themselves. The vectors of larger grids would leave room for fewer blocks.
+inline bool suits_squares(const Geometry& g) {
+  const bool rows_are_better = g.cols == 24 || g.cols == 32 || g.cols == 48 || g.cols == 64;
+  return g.rows % 8 == 0 && g.cols % 8 == 0 && g.prefix == 0 && !rows_are_better &&
+         g.rows + g.cols <= 192;
 }
 
 /// Shared memory for a launch: so much that no more blocks fit a multiprocessor than it would have
@@ -96,29 +124,65 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
   const auto& v = p.vectors;
   StreamForward s{};
   s.base = p;
-  s.columns = stream_columns(g, Form, kStreamColumns);
+  const bool in_squares = Form == BiasForm::direct && suits_squares(g) && has_exact_ratio<T>(p);
+  s.columns = stream_columns(g, Form, kStreamColumns, in_squares);
   if (!make_token_map<T>(p.q, g, 0, g.tokens, 1, kRowTile, 1, &s.q) ||
       !make_key_maps<T>(p.k, g, s.columns, &s.k, &s.k_prefix) ||
-      !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix))
+      !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix) ||
+      !make_result_map<T>(p.out, g, &s.out))
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
+  const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
+  if constexpr (Form == BiasForm::direct)
+    if (in_squares) {
+      if (!make_eights_map<T>(v.x, g, g.cols / 8, v.width_x, kRowTile, &s.x_eights) ||
+          !make_eights_map<T>(v.y, g, g.rows / 8, v.width_y, kRowTile, &s.y_eights))
+        return false;
+      const int bytes = StreamForwardLayout<Form>::kPanels + SquarePanels::vector_bytes(s.columns) +
+                        SquareBias<T>::kBytes;
+      launch(stream_forward_kernel<T, Form, 0, KeyTiles::whole_squares>, blocks,
+             {.overlapping = true}, kThreads, spread_evenly(blocks, bytes), stream, s);
+      return true;
+    }
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
-    const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
     if constexpr (kIsDistance<Form>) {
       constexpr int kSteps = kWide == 4 ? 2 : 4;
       launch(stream_distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
              StreamDistanceForwardLayout<kSteps>::kBytes, stream, s);
     } else {
-      dispatch_whole<T, Form == BiasForm::direct ? kWide : 0>(s.columns, p, [&](auto whole) {
-        launch(stream_forward_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
-               {.overlapping = true}, kThreads,
-               spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)), stream, s);
-      });
+      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(
+          s.columns, has_exact_ratio<T>(p), [&](auto whole) {
+            constexpr auto kTiles =
+                decltype(whole)::value ? KeyTiles::whole_rows : KeyTiles::any_rows;
+            launch(stream_forward_kernel<T, Form, kWide, kTiles>, blocks, {.overlapping = true},
+                   kThreads, spread_evenly(blocks, StreamForwardLayout<Form>::bytes(s.columns)),
+                   stream, s);
+          });
     }
   });
   return true;
+}
+
+/// Whether blocks of the distance form's backward pass take one tile of rows after another, so that
+/// what begins and ends one goes on beside the work of its neighbours. Long vectors leave no
+/// registers for that, gradients of gains have a partial sum for each tile of rows, and tiles of
+/// columns are brought in, and their lengths, up to five ahead of the rows' last.
+inline bool walks_over_rows(const BackwardParams& p, std::int64_t items) {
+  constexpr int kFewTiles = 4;
+  return are_short(p.forward.vectors) && p.dgain == nullptr &&
+         p.forward.geometry.tokens > kFewTiles * kRowTile && items > multiprocessors();
+}
+
+/// Of a launch of so many blocks.
+inline StreamStep stream_step(const Geometry& g, std::int64_t blocks) {
+  const std::int64_t row_tiles = g.padded_tokens / kRowTile, heads = blocks / row_tiles;
+  return {.images = static_cast<int>(heads / g.heads),
+          .heads = static_cast<int>(heads % g.heads),
+          .row_tiles = static_cast<int>(blocks % row_tiles),
+          .all_images = static_cast<int>(g.batch_heads / g.heads),
+          .all_row_tiles = static_cast<int>(row_tiles)};
 }
 
 template <class T, BiasForm Form>
@@ -130,51 +194,64 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   StreamBackward s{};
   s.base = p;
   s.columns = stream_columns(g, Form, kStreamColumns);
-  s.eights = stream_eights(g, s.columns);
+  s.squares = stream_squares(g);
   const auto rows = [&](const ConstView& view, int tokens, CUtensorMap* map) {
     return make_token_map<T>(view, g, 0, g.tokens, 1, tokens, 1, map);
   };
-  constexpr int kKeyRows = Form == BiasForm::direct ? 8 : kRowTile;
+  const auto key_rows = [&](const ConstView& view, int tokens, CUtensorMap* map,
+                            CUtensorMap* prefix) {
+    return make_key_row_maps<T, Form>(view, g, tokens, map, prefix);
+  };
   if (!make_note_map(p.delta, g, 2, kRowTile, &s.notes) || !rows(f.q, kRowTile, &s.q) ||
-      !rows(p.dout, kRowTile, &s.dout) || !rows(f.k, kKeyRows, &s.k_rows) ||
-      !rows(f.v, kKeyRows, &s.v_rows) || !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
-      !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix))
+      !rows(p.dout, kRowTile, &s.dout) || !key_rows(f.k, kRowTile, &s.k_rows, &s.k_rows_prefix) ||
+      !key_rows(f.v, kRowTile, &s.v_rows, &s.v_rows_prefix) ||
+      !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
+      !make_key_maps<T>(f.v, g, s.columns, &s.v, &s.v_prefix) ||
+      !make_result_map<T>(p.dq, g, &s.dq) || !key_rows(as_const(p.dk), 16, &s.dk, &s.dk_prefix) ||
+      !key_rows(as_const(p.dv), 16, &s.dv, &s.dv_prefix))
     return false;
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
-  const bool is_short = Form == BiasForm::direct && g.cols <= 32 && has_exact_ratio<T>(f);
-  if (is_short && (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.short_x, 32) ||
-                   !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.short_y, 32)))
-    return false;
   if (Form == BiasForm::direct &&
-      !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8))
+      (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.short_x, 32) ||
+       !make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.x_eight, 8) ||
+       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8) ||
+       !make_vector_map<T>(p.dx, g, g.cols, v.width_x, 16, &s.dx, g.cols <= 32 ? 32 : 64) ||
+       !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     if constexpr (kIsDistance<Form>) {
-      launch(stream_notes_kernel<T>, g.batch_heads * row_tiles, {.overlapping = true}, kThreads, 0,
-             stream, p);
-      launch(stream_pairs_kernel < T, kWide == 4 ? 2 : 4 >, g.batch_heads * row_tiles,
-             {.overlapping = true}, kPairThreads, StreamPairsLayout < kWide == 4 ? 2 : 4 > ::kBytes,
-             stream, s);
+      const std::int64_t items = g.batch_heads * row_tiles;
+      launch(stream_notes_kernel<T>, items, {.overlapping = true}, kThreads, 0, stream, p);
+      constexpr int kSteps = kWide == 4 ? 2 : 4;
+      const auto pairs = [&](auto walks, std::int64_t blocks) {
+        s.step = stream_step(g, blocks);
+        launch(stream_pairs_kernel<T, kSteps, decltype(walks)::value>, blocks,
+               {.overlapping = true}, kPairThreads, StreamPairsLayout<kSteps>::kBytes, stream, s);
+      };
+      if constexpr (kSteps == 2)
+        if (walks_over_rows(p, items)) return pairs(std::true_type(), multiprocessors());
+      pairs(std::false_type(), items);
     } else {
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =
-          Form == BiasForm::direct ? g.batch_heads * s.eights.tiles : blocks;
-      dispatch_whole<T, Form == BiasForm::direct ? kWide : 0>(s.columns, f, [&](auto whole) {
+          Form == BiasForm::direct ? g.batch_heads * s.squares.tiles : blocks;
+      const bool is_exact = has_exact_ratio<T>(f) && p.dgain == nullptr;
+      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(s.columns, is_exact, [&](auto whole) {
         launch(stream_queries_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
                {.overlapping = true}, kThreads,
                spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
       });
-      const auto keys = [&](auto are_short) {
-        constexpr bool kShort = decltype(are_short)::value;
-        launch(stream_keys_kernel<T, Form, kShort>, key_blocks, {.overlapping = true}, kThreads,
-               spread_evenly(key_blocks, StreamKeysLayout<Form, kShort>::kBytes), stream, s);
+      const auto keys = [&](auto exact) {
+        launch(stream_keys_kernel<T, Form, decltype(exact)::value>, key_blocks,
+               {.overlapping = true}, kThreads,
+               spread_evenly(key_blocks, StreamKeysLayout<Form>::kBytes), stream, s);
       };
       if constexpr (Form == BiasForm::direct)
-        if (is_short) return keys(std::true_type());
-      keys(std::false_type());
+        if (!has_exact_ratio<T>(f)) return keys(std::false_type());
+      keys(std::true_type());
     }
   });
   return true;

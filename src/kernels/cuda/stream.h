@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/stream_eights.h"
+#include "kernels/cuda/stream_squares.h"
 
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -18,21 +18,35 @@ struct StreamForward {
   CUtensorMap k_prefix, v_prefix;  // a tile of prefix tokens
   CUtensorMap x, y;                // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
+  CUtensorMap out;                 // 16 tokens
+  CUtensorMap x_eights, y_eights;  // of whole grids, 64 tokens' vectors, eight entries after eight
+};
+
+/// From one of a block's tiles of rows to its next, in the order of images, heads and tiles: how
+/// many of each, and how many there are.
+struct StreamStep {
+  int images, heads, row_tiles;
+  int all_images, all_row_tiles;
 };
 
 struct StreamBackward {
   BackwardParams base;
   StreamColumns columns;
-  StreamEights eights;             // of the direct form
-  CUtensorMap q, dout;             // 64 tokens
-  CUtensorMap k_rows, v_rows;      // 64 tokens or, in the direct form, an eight
-  CUtensorMap k, v;                // a tile of the grid
-  CUtensorMap k_prefix, v_prefix;  // a tile of prefix tokens
-  CUtensorMap notes;               // 64 tokens' log2(Σ e^logit) and dout · out
-  CUtensorMap x, y;                // 64 tokens' vectors
-  CUtensorMap norm_x, norm_y;      // at distance, those vectors' squared lengths
-  CUtensorMap short_x, short_y;    // 32 entries of both in rows as short, where kernels want those
-  CUtensorMap y_eight;             // eight entries of their y
+  StreamSquares squares;                     // of the direct form
+  CUtensorMap q, dout;                       // 64 tokens
+  CUtensorMap k_rows, v_rows;                // 64 tokens or, in the direct form, a square
+  CUtensorMap k_rows_prefix, v_rows_prefix;  // there 64 prefix tokens
+  CUtensorMap k, v;                          // a tile of the grid
+  CUtensorMap k_prefix, v_prefix;            // a tile of prefix tokens
+  CUtensorMap notes;                         // 64 tokens' log2(Σ e^logit) and dout · out
+  CUtensorMap x, y;                          // 64 tokens' vectors
+  CUtensorMap norm_x, norm_y;                // at distance, those vectors' squared lengths
+  CUtensorMap dq, dk, dv;  // 16 tokens; of dk and dv in the direct form two rows of a square
+  CUtensorMap dk_prefix, dv_prefix;  // there 16 prefix tokens
+  CUtensorMap short_x;               // 32 entries of x in rows as short, where kernels want those
+  CUtensorMap dx, dy;                // of whole grids, 16 tokens' vectors
+  CUtensorMap x_eight, y_eight;      // eight entries of 64 tokens' vectors
+  StreamStep step;                   // of the distance form
 };
 
 /// Tiles' slots along columns, as many as along rows.

@@ -58,15 +58,18 @@ struct StreamColumns {
   }
 };
 
-/// Tiles of `width` slots, or of three quarters of that where no more can be filled.
-inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width) {
+/// Tiles of `width` slots, or of three quarters of that where no more can be filled; `in_squares`:
+/// of the direct form's keys, parts of eight columns.
+inline StreamColumns stream_columns(const Geometry& g, BiasForm form, int width,
+                                    bool in_squares = false) {
   StreamColumns c{};
   c.width = width;
   if (form == BiasForm::direct) {
     c.across = g.cols;
     c.down = g.rows;
     c.prefix = g.prefix;
-    c.parts = (g.cols + width - 1) / width;
+    const int widest = in_squares ? 8 : width;
+    c.parts = (g.cols + widest - 1) / widest;
     c.part_width = ((g.cols + c.parts - 1) / c.parts + 7) / 8 * 8;
     c.rows_per_tile = width / c.part_width;
     if (c.rows_per_tile * c.part_width <= width / 4 * 3) c.width = width / 4 * 3;

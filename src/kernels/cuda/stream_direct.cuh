@@ -102,6 +102,9 @@ __device__ inline std::uint32_t load_shared_pair(std::uint32_t address) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(address));
   return bits;
 }
+__device__ inline void store_shared_pair(std::uint32_t address, std::uint32_t bits) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(bits) : "memory");
+}
 template <class T>
 __device__ float load_shared_number(std::uint32_t address) {
   std::uint16_t bits;

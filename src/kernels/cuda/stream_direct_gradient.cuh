@@ -41,8 +41,10 @@ struct RowSums {
   }
 };
 
-/// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows.
-template <class T, int Wide>
+/// Gradient of the queries' vectors: sums of the logits' gradients over grid columns and rows. Of
+/// whole grids those along y take the place of y itself, which is read no more once they are made,
+/// in the end those along x that of x, and both leave by the copy engine.
+template <class T, int Wide, bool Whole>
 struct StreamDirectGradient {
   using Sums = RowSums<Wide>;
   static constexpr int kPieces = kTilePieces<Wide>, kStored = Wide > 0 ? Wide : kPieces;
@@ -96,12 +98,47 @@ struct StreamDirectGradient {
     const int row = at.first_row / kTogether * kTogether + 2 * lane.t;
     if (2 * lane.t < kTogether && row < columns.down) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        write_y(sum[2 * half], sum[2 * half + 1], y, half, at.part, row);
+      for (int half = 0; half < 2; ++half) {
+        if constexpr (Whole) {
+          store_shared_pair(y.at(row) + half * 1024,
+                            pack<T>(factor * sum[2 * half], factor * sum[2 * half + 1]));
+        } else {
+          write_y(sum[2 * half], sum[2 * half + 1], y, half, at.part, row);
+        }
+      }
     }
 #pragma unroll
     for (int e = 0; e < 4; ++e) sum[e] = 0.0F;
     __syncwarp();
+  }
+  /// Of whole grids: starts to write all of it, by way of the vectors' own panels, of which x's has
+  /// rows of `RowBytes`.
+  template <int RowBytes>
+  __device__ void store(const StreamBackward& all, unsigned char* panel_x, unsigned char* panels_y,
+                        int y_panels) {
+    const int warp = known_to_all_lanes(threadIdx.x / 32), first = warp * 16;
+    const int row = first + threadIdx.x % 16, piece = threadIdx.x % 32 / 16;
+    const std::uint32_t at = shared_address(panel_x) + row * RowBytes +
+                             (piece ^ row * RowBytes / 128 % (RowBytes / 16)) * 16;
+#pragma unroll
+    for (int k = 0; k < (Wide + 1) / 2; ++k) {
+      float pieces[2][4];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        const int own = 2 * k + e / 4;
+        pieces[e / 4][e % 4] = own < Wide ? factor * sum_x[own % kStored][e % 4] : 0.0F;
+      }
+      store_fragment<T>(at ^ 32 * k, as_a<T>(pieces[0], pieces[1]));
+    }
+    publish_to_matrix_unit();
+    __syncwarp();
+    if (is_chosen()) {
+      const int token = block.row_tile * kRowTile + first;
+      store_box(all.dx, block.vectors(token), panel_x + first * RowBytes);
+      for (int panel = 0; panel < y_panels; ++panel)
+        store_box(all.dy, block.vectors(token, panel * 64),
+                  panels_y + panel * kStreamTile + first * 128);
+    }
   }
   /// Writes what a part of the grid's columns has summed up.
   __device__ void end_part(int part) {

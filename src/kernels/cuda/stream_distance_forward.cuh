@@ -196,10 +196,8 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
     }
     const Tile<T> tile{at(Layout::kWeights), kRowTile, 64};
     __syncthreads();  // all four warps' products are done
-    store_rows(p.out, block, g.head_size, tile, out, 1.0F, [&](int in_tile) {
-      const int token = first_row + in_tile;
-      return token < g.tokens ? token : -1;
-    });
+    store_tokens(p.out, this->params.out, block, tile, out, 1.0F, first_row);
+    await_stored_boxes();
   }
 };
 

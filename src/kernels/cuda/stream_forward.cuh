@@ -4,6 +4,7 @@
 #include "kernels/cuda/lazy_softmax.cuh"
 #include "kernels/cuda/stream_direct.cuh"
 #include "kernels/cuda/stream_rings.cuh"
+#include "kernels/cuda/stream_square_bias.cuh"
 
 /// Attention forward on Hopper without bias or with a direct one: one warpgroup takes 64 queries of
 /// a head and walks over all keys.
@@ -63,19 +64,25 @@ struct ScoreSoftmax : LazySoftmax {
   }
 };
 
-/// Blocks a multiprocessor: as many as registers allow.
-template <BiasForm Form, int Wide>
-inline constexpr int kForwardBlocks = Form == BiasForm::none || kTilePieces<Wide> < 8 ? 4 : 3;
+/// What tiles of keys are: grid rows, or squares (SquareBias). Unless any may be, tiles of the grid
+/// are all there is, none of them lacks a token, and from bias to scores is a number of type T.
+enum class KeyTiles { any_rows, whole_rows, whole_squares };
 
-/// `Whole`: as in the queries' pass of backward.
-template <class T, BiasForm Form, int Wide, bool Whole>
-__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
+/// Blocks a multiprocessor: as many as registers allow.
+template <BiasForm Form, int Wide, KeyTiles Tiles>
+inline constexpr int kForwardBlocks =
+    Form == BiasForm::none || Tiles == KeyTiles::whole_squares || kTilePieces<Wide> < 8 ? 4 : 3;
+
+template <class T, BiasForm Form, int Wide, KeyTiles Tiles>
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Tiles>)
     stream_forward_kernel(const __grid_constant__ StreamForward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Layout = StreamForwardLayout<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
-  constexpr int kPieces = kDirect ? kTilePieces<Wide> : 8;
+  constexpr bool kInSquares = Tiles == KeyTiles::whole_squares, kByRows = kDirect && !kInSquares;
+  constexpr bool kWholeRows = Tiles == KeyTiles::whole_rows;
+  constexpr int kPieces = kByRows ? kTilePieces<Wide> : 8;
   extern __shared__ __align__(kSharedAlignment) unsigned char forward_memory[];
   const AttentionParams& p = params.base;
   const auto& g = p.geometry;
@@ -87,26 +94,30 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
 
   unsigned char* const rows = forward_memory;
   unsigned char* const rings = forward_memory + Layout::kRings;
-  unsigned char* const panels_y = forward_memory + Layout::kPanels;
+  unsigned char* const panels = forward_memory + Layout::kPanels;
   const int y_panels = Layout::y_panels(columns);
+  const int panel_bytes = kInSquares ? SquarePanels::vector_bytes(columns) : y_panels * kStreamTile;
   CopyBarrier* const arrived = reinterpret_cast<CopyBarrier*>(forward_memory + Layout::kArrived);
   CopyBarrier* const rows_arrived = arrived + Layout::kBarriers - 1;
   const KeyValueRings<T, Form, Layout::kKStages, Layout::kVStages, StreamForward,
-                      Whole ? kTileRows<Wide> : 0>
+                      kWholeRows ? kTileRows<Wide> : 0>
       keys{params, block, rings, arrived};
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < columns.width)
     clear_shared(rings, Layout::kRingBytes);
+  if constexpr (kInSquares)
+    SquareBias<T>::write_matrix(panels + panel_bytes, bias_ratio(p, block.head));
   if (threadIdx.x == 0) {
     prefetch_maps(params.q, params.k, params.v);
-    if constexpr (kDirect) prefetch_maps(params.y);
+    if constexpr (kByRows) prefetch_maps(params.y);
+    if constexpr (kInSquares) prefetch_maps(params.x_eights, params.y_eights);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   }
   publish_to_copy_engine();
   __syncthreads();
   const auto load_tokens = [&] {
     if (threadIdx.x != 0) return;
-    expect_bytes(rows_arrived, (1 + y_panels) * kStreamTile);
+    expect_bytes(rows_arrived, kStreamTile + panel_bytes);
     // What is needed first comes first: all blocks begin at once, and memory takes a while.
     copy_box(rows, params.q, block.tokens(first_row), rows_arrived);
     keys.load_k(0);
@@ -117,18 +128,26 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   if constexpr (kDirect) load_tokens();
   wait_for_previous();
   if constexpr (!kDirect) load_tokens();
-  if (threadIdx.x == 0)
-    for (int panel = 0; panel < y_panels; ++panel)
-      copy_box(panels_y + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
+  if (threadIdx.x == 0) {
+    if constexpr (kInSquares) {
+      copy_box(panels, params.x_eights, block.vectors(first_row), rows_arrived);
+      copy_box(panels + SquarePanels::x_bytes(columns), params.y_eights, block.vectors(first_row),
                rows_arrived);
+    } else {
+      for (int panel = 0; panel < y_panels; ++panel)
+        copy_box(panels + panel * kStreamTile, params.y, block.vectors(first_row, panel * 64),
+                 rows_arrived);
+    }
+  }
 
-  [[maybe_unused]] StreamDirect<T, Wide, true, Whole> direct(
-      columns, kDirect ? bias_ratio(p, block.head) : 0.0F, nullptr);
-  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
-  [[maybe_unused]] const float y_factor = kDirect ? bias_factor(p, block.head) * kLog2E : 0.0F;
+  [[maybe_unused]] const SquareBias<T> square_bias(panels, columns);
+  [[maybe_unused]] StreamDirect<T, Wide, true, kWholeRows> direct(
+      columns, kByRows ? bias_ratio(p, block.head) : 0.0F, nullptr);
+  [[maybe_unused]] const RowsY<T, Wide> rows_y(panels);
+  [[maybe_unused]] const float y_factor = kByRows ? bias_factor(p, block.head) * kLog2E : 0.0F;
   StreamColumns::Place at{0, 0, true};
   const auto read_terms = [&] {
-    if constexpr (kDirect) {
+    if constexpr (kByRows) {
       return TermsY<T, Wide>(rows_y, columns, at, y_factor);
     } else {
       return NoTerms();
@@ -141,17 +160,23 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   // Scores start from the bias, where there is one.
   const auto prepare_scores = [&] {
     hold(scores);
-    if constexpr (kDirect) {
-      if constexpr (!Whole)
+    if constexpr (kByRows) {
+      if constexpr (!kWholeRows)
         if (at.in_grid && at.first_row == 0)
           direct.begin_part(p, block, first_row + warp_row, at.part);
       direct.start(scores, at);
       hold(scores);
     }
   };
+  const auto start_scores = [&](int tile) {
+    begin_products();
+    if constexpr (kInSquares) square_bias.start(scores, at);
+    start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
+    commit_products();
+  };
   const auto weigh = [&](int tile, const auto& terms) {
     hold(scores);
-    if constexpr (!Whole)
+    if constexpr (!kWholeRows && !kInSquares)
       if (!columns.whole)
         mask.apply(scores, columns, kDirect ? at : columns.place(tile), -INFINITY);
     softmax.weigh_tile(weights, scores, terms);
@@ -170,22 +195,22 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   // The scores of a tile are made together with the last tile's part of the result, which goes on
   // while they become weights.
   const auto attend = [&](int tile) {
-    if constexpr (kDirect) go_on<Wide, Whole>(columns, at);
+    if constexpr (kDirect) go_on<Wide, kWholeRows>(columns, at);
     prepare_scores();
     const auto terms = read_terms();  // before products start, beside which memory answers slowly
     keys.await_k(tile);
     keys.await_v(tile - 1);
     hold(out);
-    begin_products();
-    start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(tile));
-    commit_products();
+    start_scores(tile);
     start_column_product<T>(out, fragments, keys.v_matrix(tile - 1));
     commit_products();
     // Copies into what was free when the last tile was done, by threads that would only wait now.
     if (warp == 0) {
-      if (is_chosen()) keys.load_k(tile - 1 + Layout::kKStages);
+      auto next = at;
+      if constexpr (kDirect) go_on<Wide, kWholeRows>(columns, next);
+      if (is_chosen()) keys.load_k(tile + 1, next);
     } else if (warp == 1) {
-      if (tile > 1 && is_chosen()) keys.load_v(tile - 2 + Layout::kVStages);
+      if (tile > 1 && is_chosen()) keys.load_v(tile, at);
     }
     wait_for_products<1>();
     weigh(tile, terms);
@@ -198,12 +223,10 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
   };
 
   wait_for_boxes(rows_arrived, 0);
-  if constexpr (Whole) direct.begin_part(p, block, first_row + warp_row, 0);
+  if constexpr (kWholeRows) direct.begin_part(p, block, first_row + warp_row, 0);
   prepare_scores();
   keys.await_k(0);
-  begin_products();
-  start_row_product<T, 4, kDirect>(scores, descriptor(shared_address(rows)), keys.k_matrix(0));
-  commit_products();
+  start_scores(0);
   if constexpr (kDirect)
     if (threadIdx.x == 0) keys.load_following();
   wait_for_products<0>();
@@ -234,8 +257,8 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide>)
     if (lane.t == 0 && p.softmax != nullptr && token < g.tokens)
       p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
   }
-  store_rows(p.out, block, g.head_size, queries, out, 1.0F,
-             [&](int own) { return first_row + own < g.tokens ? first_row + own : -1; });
+  store_tokens(p.out, params.out, block, queries, out, 1.0F, first_row);
+  await_stored_boxes();
 #endif
 }
 

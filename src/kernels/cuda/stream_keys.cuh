@@ -4,25 +4,25 @@
 #include "kernels/cuda/stream_keys_bias.cuh"
 #include "kernels/cuda/stream_keys_layout.cuh"
 
-/// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias
-/// eights of grid rows, see StreamEights), walks over all queries and gathers dk and dv. No bias,
+/// Attention backward on Hopper, keys along rows: one warpgroup takes 64 keys (with a direct bias a
+/// square of the grid, see StreamSquares), walks over all queries and gathers dk and dv. No bias,
 /// or the direct form.
 namespace sape2::kernels::cuda {
 
-template <class T, BiasForm Form, bool Short>
+/// `Exact`: from bias to scores is a number of type T.
+template <class T, BiasForm Form, bool Exact>
 __global__ void __launch_bounds__(kThreads, 3)
     stream_keys_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Layout = StreamKeysLayout<Form, Short>;
+  using Layout = StreamKeysLayout<Form>;
   static_assert(!kIsDistance<Form>);
-  constexpr bool kDirect = Form == BiasForm::direct, kShortBias = kDirect && Short;
+  constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kPieces = kStreamColumns / 8;
   // Aligned by the compiler: three blocks leave no room to do so here.
   extern __shared__ __align__(kSharedAlignment) unsigned char keys_memory[];
   const AttentionParams& p = params.base.forward;
   const auto& g = p.geometry;
-  const auto& keys = params.eights;
-  const int row_tiles = kDirect ? keys.tiles : g.padded_tokens / kRowTile;
+  const int row_tiles = kDirect ? params.squares.tiles : g.padded_tokens / kRowTile;
   const int tiles = (g.tokens + kRowTile - 1) / kRowTile;
   const StreamBlock block(g, row_tiles);
   const Lane lane;
@@ -40,17 +40,18 @@ __global__ void __launch_bounds__(kThreads, 3)
   const auto matrix = [](int place) {
     return descriptor(shared_address(keys_memory) + std::uint32_t(place));
   };
-  const auto vectors = [](int place) {
-    return descriptor<64>(shared_address(keys_memory) + std::uint32_t(place));
-  };
   const auto q_tile = [&](int slot) { return matrix(Layout::kQ + slot * kStreamTile); };
   const auto dout_tile = [&](int slot) { return matrix(Layout::kDout + slot * kStreamTile); };
 
-  const CUtensorMap& map_x = Short ? params.short_x : params.x;
-  const CUtensorMap& map_y = Short ? params.short_y : params.y_eight;
-  StreamEights::Place own{};  // of the first eight
-  if constexpr (kDirect) own = keys.place(block.row_tile, 0);
   const int first_row = block.row_tile * kRowTile;
+  StreamSquares::Place own{};
+  if constexpr (kDirect) own = params.squares.place(block.row_tile);
+  // Where the block's keys from number `first` on, a multiple of 8, come from and go to.
+  const auto own_box = [&](int first = 0) -> BoxPlace {
+    if constexpr (!kDirect) return block.tokens(first_row + first);
+    if (!own.in_grid) return block.tokens(own.column + first);
+    return {0, own.column, own.row + first / StreamSquares::kSide, block.head, block.image};
+  };
   const auto load_q = [&](int tile, int slot) {
     expect_bytes(arrived + slot, Layout::kCopied);
     copy_box(keys_memory + Layout::kQ + slot * kStreamTile, params.q, block.tokens(tile * kRowTile),
@@ -58,11 +59,11 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   const auto load_vectors = [&](int tile, int slot) {
     if constexpr (kDirect) {
-      const int at = unsigned(tile) % Layout::kVectorSlots, first = tile * kRowTile;
-      copy_box(keys_memory + Layout::kX + at * Layout::kXBytes, map_x,
-               block.vectors(first, own.part * keys.part_width), arrived + slot);
-      copy_box(keys_memory + Layout::kY + at * Layout::kYBytes, map_y,
-               block.vectors(first, own.row / 8 * 8), arrived + slot);
+      const int first = tile * kRowTile, offset = slot * Layout::kVectorBytes;
+      copy_box(keys_memory + Layout::kX + offset, params.x_eight,
+               block.vectors(first, own.in_grid ? own.column : 0), arrived + slot);
+      copy_box(keys_memory + Layout::kY + offset, params.y_eight, block.vectors(first, own.row),
+               arrived + slot);
     }
   };
   // The launch before makes them.
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
   if (threadIdx.x == 0) {
     prefetch_maps(params.k_rows, params.v_rows, params.q, params.dout, params.notes);
-    if constexpr (kDirect) prefetch_maps(map_x, map_y);
+    if constexpr (kDirect) prefetch_maps(params.x_eight, params.y_eight);
     for (int i = 0; i < Layout::kSlots; ++i) prepare_barrier(arrived + i);
     for (int i = 0; i < Layout::kDoutSlots; ++i) prepare_barrier(dout_arrived + i);
     prepare_barrier(rows_arrived);
@@ -87,80 +88,57 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   // All blocks begin at once, and memory serves them for longer than a tile takes: what the first
   // tile needs comes first, and the rest when that is there.
+  const bool by_prefix = kDirect && !own.in_grid;
   if (is_chosen()) {
     if (warp == 0) {
       expect_bytes(rows_arrived, kStreamTile);
-      if constexpr (!kDirect)
-        copy_box(k_rows.data, params.k_rows, block.tokens(first_row), rows_arrived);
+      copy_box(k_rows.data, by_prefix ? params.k_rows_prefix : params.k_rows, own_box(),
+               rows_arrived);
     }
-    // An eight's last rows may be other keys', and nobody reads what comes of them.
-    const auto load_eights = [&](const Tile<T>& to, const CUtensorMap& map, CopyBarrier* barrier) {
-      for (int eight = 2 * warp; eight < 2 * warp + 2; ++eight)
-        copy_box(to.data + eight * 1024, map,
-                 block.tokens(keys.first_token(keys.place(block.row_tile, eight))), barrier);
-    };
-    if constexpr (kDirect) load_eights(k_rows, params.k_rows, rows_arrived);
     if (warp == 1) load_q(0, 0);
     if (warp == 2) load_vectors(0, 0);
-    if (warp == 3) load_dout(0, 2 * kStreamTile);  // with v
-    if constexpr (kDirect) {
-      load_eights(v_rows, params.v_rows, dout_arrived);
-    } else if (warp == 3) {
-      copy_box(v_rows.data, params.v_rows, block.tokens(first_row), dout_arrived);
+    if (warp == 3) {
+      load_dout(0, 2 * kStreamTile);  // with v
+      copy_box(v_rows.data, by_prefix ? params.v_rows_prefix : params.v_rows, own_box(),
+               dout_arrived);
     }
   }
   wait_for_previous();
   if (warp == 0 && is_chosen()) load_notes(0, 0);
-  constexpr bool kLater = !kDirect || Short;  // whether registers are left then
   const auto load_following = [&] {
 #pragma unroll
     for (int tile = 1; tile < Layout::kSlots; ++tile) {
       if (tile >= tiles) continue;
-      // Vectors have fewer slots: those of the last of these tiles come when one is free.
       if (warp == 0) {
         if (is_chosen()) load_notes(tile, tile);
       } else if (warp == 1) {
         if (is_chosen()) load_q(tile, tile);
       } else if (warp == 2) {
-        if (tile < Layout::kVectorSlots && is_chosen()) load_vectors(tile, tile);
+        if (is_chosen()) load_vectors(tile, tile);
       } else {
         if (tile < Layout::kDoutSlots && is_chosen()) load_dout(tile);
       }
     }
   };
-  if constexpr (!kLater) load_following();
 
   const float scale = p.scale * kLog2E;
-  const float ratio = kDirect ? bias_ratio(p, block.head) : 0.0F;
-  using Bias = std::conditional_t<kShortBias, ShortKeysBias<T>, KeysBias<T>>;
-  const auto bias = [&] {
-    if constexpr (kShortBias) {
-      return Bias(ratio, keys, block.row_tile);
-    } else {
-      return Bias(ratio, keys, block.row_tile, keys_memory + Layout::kX, keys_memory + Layout::kY);
-    }
-  }();
+  [[maybe_unused]] const KeysBias<T, Exact> bias(kDirect ? bias_ratio(p, block.head) : 0.0F,
+                                                 own.in_grid);
   float weight[kPieces][4], gradient[kPieces][4], dk[8][4] = {}, dv[8][4] = {};
   FragmentA<T> fragments[kPieces / 2], dfragments[kPieces / 2];
   int slot = 0, slot_before = 0, phase = 0;  // of this tile's q and notes; of the one before
-  const auto prepare_scores = [&](int tile) {
-    wait_for_boxes(arrived + slot, phase);
-    hold(weight);
-    if constexpr (kDirect && !kShortBias) {
-      const int at = unsigned(tile) % Layout::kVectorSlots;
-      bias.start(weight, at * Layout::kXBytes, at * Layout::kYBytes);
-      hold(weight);
-    }
-  };
-  const auto start_scores = [&](int tile) {
+  const auto start_scores = [&] {
     begin_products();
-    if constexpr (kShortBias) {
-      const int at = unsigned(tile) % Layout::kVectorSlots;
-      bias.start(weight, vectors(Layout::kX + at * Layout::kXBytes),
-                 vectors(Layout::kY + at * Layout::kYBytes));
-    }
+    if constexpr (kDirect)
+      bias.start(weight, eights_descriptor(
+                             shared_address(keys_memory) + Layout::kX + slot * Layout::kVectorBytes,
+                             Layout::kY - Layout::kX));
     start_row_product<T, 4, kDirect>(weight, matrix(Layout::kK), q_tile(slot));
     commit_products();
+  };
+  const auto await_queries = [&] {
+    wait_for_boxes(arrived + slot, phase);
+    hold(weight);
   };
   // Of two neighbouring queries, log2(Σ e^logit) and dout · out.
   const auto note = [&](int piece) {
@@ -203,8 +181,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     } else if (warp == 1) {
       if (tile > 0 && ahead < tiles && is_chosen()) load_q(ahead, slot_before);
     } else if (warp == 2) {
-      if ((tile > 0 || Layout::kSlots > Layout::kVectorSlots) && ahead < tiles && is_chosen())
-        load_vectors(ahead, tile > 0 ? slot_before : ahead);
+      if (tile > 0 && ahead < tiles && is_chosen()) load_vectors(ahead, slot_before);
     } else {
       if (tile > 0 && tile + 1 < tiles && is_chosen()) load_dout(tile + 1);
     }
@@ -226,10 +203,10 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
 
   wait_for_boxes(rows_arrived, 0);
-  prepare_scores(0);
+  await_queries();
   read_shifts(0);
-  start_scores(0);
-  if constexpr (kLater) load_following();
+  start_scores();
+  load_following();
   wait_for_boxes(dout_arrived, 0);
   wait_for_products<0>();
   hold(weight);
@@ -241,11 +218,11 @@ __global__ void __launch_bounds__(kThreads, 3)
       slot = 0;
       phase ^= 1;
     }
-    prepare_scores(tile);
+    await_queries();
     read_shifts(0);
     hold(dv);
     hold(dk);
-    start_scores(tile);
+    start_scores();
     start_column_product<T>(dv, fragments, dout_tile(unsigned(tile - 1) % Layout::kDoutSlots));
     start_column_product<T>(dk, dfragments, q_tile(slot_before));
     commit_products();
@@ -254,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     wait_for_products<1>();
     hold(weight);
     weigh(0);
-    if constexpr (!kShortBias) stay_in_order();
+    if constexpr (!kDirect) stay_in_order();
     wait_for_products<0>();
     hold(dk);
     hold(dv);
@@ -272,13 +249,16 @@ __global__ void __launch_bounds__(kThreads, 3)
   hold(dk);
   hold(dv);
 
-  const auto token_of = [&](int slot) {
-    if constexpr (kDirect) return keys.token(keys.place(block.row_tile, slot / 8), slot % 8);
-    return first_row + slot < g.tokens ? first_row + slot : -1;
-  };
   __syncthreads();  // nobody reads k and v any more
-  store_rows(params.base.dk, block, g.head_size, k_rows, dk, p.scale, token_of);
-  store_rows(params.base.dv, block, g.head_size, v_rows, dv, 1.0F, token_of);
+  const auto store = [&](const View& view, const CUtensorMap& map, const CUtensorMap& prefix_map,
+                         const Tile<T>& tile, const float(&c)[8][4], float factor) {
+    store_rows(view, tile, c, factor, [&](int first) {
+      store_box(by_prefix ? prefix_map : map, own_box(first), tile.data + first * 128);
+    });
+  };
+  store(params.base.dk, params.dk, params.dk_prefix, k_rows, dk, p.scale);
+  store(params.base.dv, params.dv, params.dv_prefix, v_rows, dv, 1.0F);
+  await_stored_boxes();
 #endif
 }
 

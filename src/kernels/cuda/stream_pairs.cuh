@@ -10,7 +10,8 @@
 /// once, and walks over all tokens in tiles: a pair's distance serves both ways round, and the
 /// vectors' gradients need both. Two warpgroups take turns at tiles and make weights and gradients
 /// of pairs; a third gathers all sums. What goes from those to this one are 16-bit matrices in
-/// shared memory, which the matrix unit reads as they are, so nobody waits for an answer.
+/// shared memory, which the matrix unit reads as they are, so nobody waits for an answer. Where
+/// that is faster it then takes the next 64, until none are left.
 namespace sape2::kernels::cuda {
 
 /// log2(Σ e^logit) of 64 tokens, then their dout · out; of the padding what gives weights of 0.
@@ -21,9 +22,14 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = params.forward.geometry;
   const StreamBlock block(g, g.padded_tokens / kRowTile);
   const int first_row = block.row_tile * kRowTile;
+  const int token = first_row + threadIdx.x;
+  // Likely nobody has read it for long. Nothing is read by that, so the launch before may still be
+  // writing there.
+  if (threadIdx.x < kRowTile && token < g.tokens)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(
+        head_of<T>(params.dout, block.image, block.head).row(token)));
   wait_for_previous();
   let_next_begin();
-  const int token = first_row + threadIdx.x;
   const bool exists = threadIdx.x < kRowTile && token < g.tokens;
   SoftmaxRow row{};
   if (exists) row = params.forward.softmax[block.batch_head * g.tokens + token];
@@ -50,20 +56,24 @@ __device__ void change_registers() {
 }
 #endif
 
-/// `Steps`: sixteens of entries in the longer of the two vectors.
-template <class T, int Steps>
+/// `Steps`: sixteens of entries in the longer of the two vectors; `Walks`: there are more tiles of
+/// rows than blocks.
+template <class T, int Steps, bool Walks>
 __global__ void __launch_bounds__(kPairThreads, 1)
     stream_pairs_kernel(const __grid_constant__ StreamBackward params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  const StreamPairs<T, Steps> pairs(params);
-  if (threadIdx.x == 0) pairs.prepare();
-  pairs.fill_ones();
-  publish_to_copy_engine();
-  __syncthreads();
+  const StreamPairs<T, Steps, Walks> pairs(params);
   const int role = known_to_all_lanes(threadIdx.x / kThreads);
   // The sums have nothing to do yet.
   const bool begins_copies = role == 2 && pairs.warp == 0 && is_chosen();
-  if (begins_copies) pairs.load_old();
+  if (begins_copies) {
+    pairs.prepare();
+    publish_to_copy_engine();
+    pairs.load_old();
+  }
+  pairs.fill_ones();
+  publish_to_copy_engine();
+  __syncthreads();
   wait_for_previous();
   if (begins_copies) pairs.load_new();
   float with_bias = 0.0F;
@@ -72,10 +82,10 @@ __global__ void __launch_bounds__(kPairThreads, 1)
   static_assert(kForSums + 2 * kForWeights <= 3 * kPairRegisters);
   if (role == 2) {
     change_registers<kPairRegisters, kForSums>();
-    StreamPairSums<T, Steps>{pairs}.run();
+    StreamPairSums<T, Steps, Walks>{pairs}.run();
   } else {
     change_registers<kPairRegisters, kForWeights>();
-    with_bias = StreamPairWeights<T, Steps>(pairs, role).run();
+    with_bias = StreamPairWeights<T, Steps, Walks>(pairs, role).run();
   }
   let_next_begin();
   if (params.base.dgain != nullptr) {

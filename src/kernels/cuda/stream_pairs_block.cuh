@@ -12,8 +12,9 @@ namespace sape2::kernels::cuda {
 // Aligned for swizzled tiles, so that all places are known to the compiler.
 extern __shared__ __align__(kSharedAlignment) unsigned char pairs_memory[];
 
-/// `Steps`: sixteens of entries in the longer of the two vectors.
-template <class T, int Steps>
+/// `Steps`: sixteens of entries in the longer of the two vectors; `Walks`: whether the block takes
+/// one tile of rows after another.
+template <class T, int Steps, bool Walks>
 struct StreamPairs {
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
@@ -23,28 +24,38 @@ struct StreamPairs {
   const AttentionParams& p;
   const Geometry& g;
   StreamBlock block;
-  int tiles, first_row, row;  // row and row + 8 are this lane's
-  int warp;                   // of the warpgroup
-  std::uint32_t lane_piece;   // where it would begin to write an item at this memory's beginning
-  std::uint64_t matrices;     // the matrix unit's name for all this memory
-  std::uint64_t vectors;      // the same for vectors
-  float factor;               // of the bias
+  unsigned turn = 0;  // how many tiles of rows the block had before
+  int tiles;
+  int warp;                  // of the warpgroup
+  std::uint32_t lane_piece;  // where it would begin to write an item at this memory's beginning
+  std::uint64_t matrices;    // the matrix unit's name for all this memory
+  std::uint64_t vectors;     // the same for vectors
 
   __device__ explicit StreamPairs(const StreamBackward& all)
       : params(all),
         p(all.base.forward),
         g(p.geometry),
         block(g, g.padded_tokens / kRowTile),
-        tiles((g.tokens + kPairColumns - 1) / kPairColumns),
-        first_row(block.row_tile * kRowTile),
-        row(first_row + threadIdx.x % kThreads / 32 * 16 + Lane().g),
+        tiles(params.step.all_row_tiles),
         warp(known_to_all_lanes(threadIdx.x % kThreads / 32)),
         lane_piece(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.piece(
             threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         matrices(descriptor(shared_address(pairs_memory))),
-        vectors(descriptor<Layout::kVectorRow>(shared_address(pairs_memory))),
-        factor(per_head(p.gain, block.head, 1.0F) * (p.inside ? p.scale : 1.0F)) {}
+        vectors(descriptor<Layout::kVectorRow>(shared_address(pairs_memory))) {}
 
+  /// This lane's rows of the block's are this one and that + 8.
+  __device__ static int own_row() { return threadIdx.x % kThreads / 32 * 16 + Lane().g; }
+  /// Of the bias.
+  __device__ float factor(int head) const {
+    return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
+  }
+  /// What makers must know of the block's rows; they come with these.
+  struct RowsPlace {
+    int first, head;  // first: -1 where there are no more rows
+  };
+  __device__ static RowsPlace* place() {
+    return reinterpret_cast<RowsPlace*>(pairs_memory + Layout::kPlace);
+  }
   __device__ static unsigned char* own(int part) { return pairs_memory + Layout::own(part); }
   __device__ static unsigned char* other(const Place& tile, int part) {
     return pairs_memory + Layout::other(part) + tile.offset(part);
@@ -57,11 +68,11 @@ struct StreamPairs {
            Layout::other(part) / 16;
   }
   /// Two neighbouring entries of a vector of the block's, as they were swizzled.
-  __device__ static float2 own_entries(int part, int row, int entry) {
+  __device__ static std::uint32_t own_entries(int part, int row, int entry) {
     constexpr int kPieces = Layout::kVectorRow / 16;
     const int piece = (entry / 8 ^ row * kPieces / 8) % kPieces;
-    return unpack<T>(*reinterpret_cast<const std::uint32_t*>(own(part) + row * Layout::kVectorRow +
-                                                             piece * 16 + entry % 8 * 2));
+    return *reinterpret_cast<const std::uint32_t*>(own(part) + row * Layout::kVectorRow +
+                                                   piece * 16 + entry % 8 * 2);
   }
   /// Sixteen of a tile's vectors, number k, with ones behind their last entry: how far away what
   /// follows a row's bytes lies is part of the name.
@@ -72,9 +83,6 @@ struct StreamPairs {
     const std::uint64_t in_first_stage =
         vectors + (std::int64_t(Layout::kOnes / 16 - 1) << 16) + place / 16 * kFurther;
     return in_first_stage + std::int64_t(tile.offset(part) / 16) * kFurther;
-  }
-  __device__ static Tile<T> slot(int index) {
-    return {pairs_memory + Layout::kItems + index * kStreamTile, kRowTile, 64};
   }
   /// Of the four lanes that share a row, which one this is: read off an address, where asking for
   /// the thread's number would take longer.
@@ -90,7 +98,7 @@ struct StreamPairs {
     return notes(tile) + 2 * kPairColumns;
   }
   __device__ static float* own_lengths() { return own_notes() + 2 * kPairColumns; }
-  /// Of tile 0 or 1.
+  /// Of the first rows' tile 0 or 1.
   __device__ static float* first_lengths(int tile) {
     return numbers_at(Layout::kRestStages + 1) + tile * 2 * kPairColumns;
   }
@@ -105,6 +113,14 @@ struct StreamPairs {
   }
   __device__ static CopyBarrier* rows_arrived(int half) {
     return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsArrived) + half;
+  }
+  /// By makers, for the last time.
+  __device__ static CopyBarrier* rows_read(int half) {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsRead) + half;
+  }
+  /// By makers, each thread for itself.
+  __device__ static CopyBarrier* place_read() {
+    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kPlaceRead);
   }
   /// `part`: 1 for ω where it comes behind the rest.
   __device__ static CopyBarrier* filled(int part) {
@@ -130,18 +146,18 @@ struct StreamPairs {
     for (int i = 0; i < Layout::kRestStages; ++i) prepare_barrier(followed(i));
     for (int i = 0; i < 2; ++i) {
       prepare_barrier(rows_arrived(i));
+      prepare_barrier(rows_read(i), kWarps);
       prepare_barrier(filled(i), kWarps);
     }
     for (int i = 0; i < 3; ++i) prepare_barrier(emptied(i), kWarps);
+    prepare_barrier(place_read(), 2 * kThreads);
   }
-  __device__ void load_lengths(float* to, int first, CopyBarrier* barrier) const {
-    copy_box(to, params.norm_x, block.notes(first, 1), barrier);
-    copy_box(to + kPairColumns, params.norm_y, block.notes(first, 1), barrier);
+  __device__ void load_lengths(float* to, const StreamBlock& from, int first,
+                               CopyBarrier* barrier) const {
+    copy_box(to, params.norm_x, from.notes(first, 1), barrier);
+    copy_box(to + kPairColumns, params.norm_y, from.notes(first, 1), barrier);
   }
-  /// Behind the last tile those of that one, which nobody asks for.
-  __device__ void load_tile_lengths(float* to, int tile, CopyBarrier* barrier) const {
-    load_lengths(to, min(tile, tiles - 1) * kPairColumns, barrier);
-  }
+
   // Of a tile, into the stages of `place`: for distances and first scores, then the rest. Nothing
   // counts as arrived before all bytes are expected, whoever starts the copies.
 
@@ -151,66 +167,97 @@ struct StreamPairs {
   __device__ static void expect_rest(const Place& place) {
     expect_bytes(followed(place.rest.stage()), Layout::kRestBytes + Layout::kNumberBytes);
   }
-  __device__ void load(int part, int tile, const Place& place) const {
+  __device__ void load(int part, const StreamBlock& from, int first, const Place& place) const {
     const CUtensorMap* const maps[] = {&params.x, &params.y,      &params.k_rows,
                                        &params.q, &params.v_rows, &params.dout};
-    const int first = tile * kPairColumns;
     copy_box(other(place, part), *maps[part],
-             part < Layout::k ? block.vectors(first) : block.tokens(first),
+             part < Layout::k ? from.vectors(first) : from.tokens(first),
              part <= Layout::k ? arrived(place.first.stage()) : followed(place.rest.stage()));
   }
-  __device__ void load_numbers(int tile, const Place& place) const {
-    CopyBarrier* const barrier = followed(place.rest.stage());
-    copy_box(notes(place), params.notes, block.notes(tile * kPairColumns, 2), barrier);
-    load_tile_lengths(next_lengths(place), tile + 2, barrier);
+  __device__ void load_notes(const StreamBlock& from, int first, const Place& place) const {
+    copy_box(notes(place), params.notes, from.notes(first, 2), followed(place.rest.stage()));
   }
+  /// Of the tile two further on.
+  __device__ void load_next_lengths(const StreamBlock& from, int first, const Place& place) const {
+    load_lengths(next_lengths(place), from, first, followed(place.rest.stage()));
+  }
+  // Of the first rows, to begin with.
+
   __device__ void load_first(int tile) const {
     if (tile >= tiles) return;
     const Place place(tile);
+    const int first = tile * kPairColumns;
     expect_first(place);
-    load(Layout::x, tile, place);
-    load(Layout::y, tile, place);
-    load(Layout::k, tile, place);
+    load(Layout::x, block, first, place);
+    load(Layout::y, block, first, place);
+    load(Layout::k, block, first, place);
   }
   __device__ void load_rest(int tile) const {
     if (tile >= tiles) return;
     const Place place(tile);
+    const int first = tile * kPairColumns;
     expect_rest(place);
-    load(Layout::v, tile, place);
-    load(Layout::q, tile, place);
-    load_numbers(tile, place);
-    load(Layout::dout, tile, place);
+    load(Layout::v, block, first, place);
+    load(Layout::q, block, first, place);
+    load_notes(block, first, place);
+    load_next_lengths(block, min(tile + 2, tiles - 1) * kPairColumns, place);
+    load(Layout::dout, block, first, place);
+  }
+  // A block's own rows, likewise in two halves.
+
+  __device__ void load_own(int part, const StreamBlock& from) const {
+    const CUtensorMap& map = part == Layout::q   ? params.q
+                             : part == Layout::k ? params.k_rows
+                                                 : params.v_rows;
+    copy_box(own(part), map, from.tokens(from.row_tile * kRowTile),
+             rows_arrived(part == Layout::q ? 0 : 1));
+  }
+  /// All but q. `others`: bytes that come with them.
+  __device__ void begin_first_rows(const StreamBlock& from, int others = 0) const {
+    CopyBarrier* const barrier = rows_arrived(0);
+    const int first = from.row_tile * kRowTile;
+    *place() = {first, from.head};
+    expect_bytes(barrier, Layout::kFirstBytes + Layout::kNoteBytes + others);
+    load_lengths(own_lengths(), from, first, barrier);
+    copy_box(own(Layout::x), params.x, from.vectors(first), barrier);
+    copy_box(own(Layout::y), params.y, from.vectors(first), barrier);
+  }
+  __device__ static void say_there_are_no_more_rows() {
+    *place() = {-1, 0};
+    arrive(rows_arrived(0));
+  }
+  /// All but k and v.
+  __device__ void begin_rest_of_rows(const StreamBlock& from) const {
+    CopyBarrier* const barrier = rows_arrived(1);
+    const int first = from.row_tile * kRowTile;
+    expect_bytes(barrier, Layout::kRestBytes + Layout::kNoteBytes);
+    copy_box(own_notes(), params.notes, from.notes(first, 2), barrier);
+    copy_box(own(Layout::dout), params.dout, from.tokens(first), barrier);
   }
   /// To begin with what was there before the launch in front, then what needs its notes; all in the
   /// order of its use, since every block of the device begins at once.
   __device__ void load_old() const {
-    CopyBarrier* const barrier = rows_arrived(0);
-    expect_bytes(barrier, 2 * Layout::kVectorBytes + kStreamTile + 3 * Layout::kNoteBytes);
-    load_lengths(own_lengths(), first_row, barrier);
-    load_tile_lengths(first_lengths(0), 0, barrier);
-    load_tile_lengths(first_lengths(1), 1, barrier);
-    copy_box(own(Layout::x), params.x, block.vectors(first_row), barrier);
-    copy_box(own(Layout::y), params.y, block.vectors(first_row), barrier);
+    begin_first_rows(block, 2 * Layout::kNoteBytes);
+    for (int tile = 0; tile < 2; ++tile)
+      load_lengths(first_lengths(tile), block, min(tile, tiles - 1) * kPairColumns,
+                   rows_arrived(0));
     load_first(0);
-    copy_box(own(Layout::q), params.q, block.tokens(first_row), barrier);
+    load_own(Layout::q, block);
     load_first(1);
   }
   __device__ void load_new() const {
-    CopyBarrier* const barrier = rows_arrived(1);
-    expect_bytes(barrier, 3 * kStreamTile + Layout::kNoteBytes);
-    copy_box(own_notes(), params.notes, block.notes(first_row, 2), barrier);
-    copy_box(own(Layout::dout), params.dout, block.tokens(first_row), barrier);
+    begin_rest_of_rows(block);
     load_rest(0);
-    copy_box(own(Layout::k), params.k_rows, block.tokens(first_row), barrier);
-    copy_box(own(Layout::v), params.v_rows, block.tokens(first_row), barrier);
+    load_own(Layout::k, block);
+    load_own(Layout::v, block);
     load_rest(1);
     for (int tile = 2; tile < Layout::kFirstStages; ++tile) {
       load_first(tile);
       if (tile < Layout::kRestStages) load_rest(tile);
     }
   }
-  __device__ void await_first_rows() const { wait_for_boxes(rows_arrived(0), 0); }
-  __device__ void await_rest_of_rows() const { wait_for_boxes(rows_arrived(1), 0); }
+  __device__ void await_first_rows() const { wait_for_boxes(rows_arrived(0), turn); }
+  __device__ void await_rest_of_rows() const { wait_for_boxes(rows_arrived(1), turn); }
   __device__ static void await_first(const Place& tile) {
     wait_for_boxes(arrived(tile.first.stage()), tile.first.turn());
   }
@@ -232,8 +279,8 @@ struct StreamPairs {
 
   /// Until nothing of the tile before is needed any more. A barrier's turn before its first counts
   /// as over.
-  __device__ static void await_turn(unsigned tile) {
-    wait_for_boxes(emptied((tile + 1) % 2), (tile + 1) / 2 - 1);
+  __device__ static void await_turn(const Place& tile) {
+    wait_for_boxes(emptied((tile.count + 1) % 2), (tile.count + 1) / 2 - 1);
   }
   __device__ void put(const Place& tile, PairItem item, const Fragments& fragments) const {
     std::uint32_t further = Layout::place(item);
@@ -249,12 +296,24 @@ struct StreamPairs {
     if (is_chosen() && any) arrive(filled(part));
   }
   __device__ static void await_items(const Place& tile, int part) {
-    wait_for_boxes(filled(part), tile.number);
+    wait_for_boxes(filled(part), tile.count);
   }
   __device__ std::uint64_t item_matrix(const Place& tile, PairItem item) const {
     const std::uint64_t in_first_stage = matrices + Layout::place(item) / 16;
     if (Layout::kHasAllSlots || item != PairItem::omega_x) return in_first_stage;
     return in_first_stage + tile.offset(Layout::v) / 16;
+  }
+  /// A half of the block's rows is needed no more, if this is the last tile: its maker is the last
+  /// to read them.
+  __device__ static void release_rows(int half, bool is_last) {
+    if constexpr (Walks) {
+      __syncwarp();
+      if (is_chosen() && is_last) arrive(rows_read(half));
+    }
+  }
+  __device__ void await_rows_read(int half) const {
+    wait_for_boxes(rows_read(half), turn);
+    if (half == 0) wait_for_boxes(place_read(), turn);
   }
   /// The queries' gradients are needed no more.
   __device__ static void release_first() {
@@ -262,39 +321,15 @@ struct StreamPairs {
     if (is_chosen()) arrive(emptied(2));
   }
   __device__ static void await_first_released(const Place& tile) {
-    wait_for_boxes(emptied(2), tile.number);
+    wait_for_boxes(emptied(2), tile.count);
   }
 
-  /// The sums need a tile no more: its stages take others, a part by each warp, since makers share
-  /// a scheduler with each. Warps stay whole, or the compiler would no longer know that what it
-  /// counts is the same for all lanes, as the matrix unit needs.
-  __device__ void release(const Place& tile) const {
+  /// The sums need a tile no more. All four warps learn when none of them does.
+  __device__ static void release(const Place& tile) {
     __syncwarp();
-    CopyBarrier* const barrier = emptied(tile.number % 2);
+    CopyBarrier* const barrier = emptied(tile.count % 2);
     if (is_chosen()) arrive(barrier);
-    wait_for_boxes(barrier, tile.number / 2);
-    if (!is_chosen()) return;
-    const int first = tile.number + Layout::kFirstStages, rest = tile.number + Layout::kRestStages;
-    const int quarter = threadIdx.x % kThreads / 32;
-    if (quarter < 2) {
-      if (rest >= tiles) return;
-      if (quarter == 0) {
-        expect_rest(tile);
-        load(Layout::v, rest, tile);
-        load(Layout::q, rest, tile);
-        load(Layout::dout, rest, tile);
-      } else {
-        load_numbers(rest, tile);
-      }
-    } else if (first < tiles) {
-      if (quarter == 2) {
-        expect_first(tile);
-        load(Layout::k, first, tile);
-      } else {
-        load(Layout::x, first, tile);
-        load(Layout::y, first, tile);
-      }
-    }
+    wait_for_boxes(barrier, tile.count / 2);
   }
 };
 

@@ -41,12 +41,15 @@ struct StreamPairsLayout {
   static constexpr int kOnes = kItems + kSlots * kStreamTile, kOnesBytes = 16 * kVectorRow;
   static constexpr int kNumbers = kOnes + kOnesBytes;
   static constexpr int kScratch = kNumbers + (kRestStages + 2) * kNumberBytes;
-  static constexpr int kArrived = kScratch + 64;                    // of each first stage
+  static constexpr int kPlace = kScratch + 64;                      // of the block's rows
+  static constexpr int kArrived = kPlace + 8;                       // of each first stage
   static constexpr int kFollowed = kArrived + kFirstStages * 8;     // of each other stage
   static constexpr int kRowsArrived = kFollowed + kRestStages * 8;  // of the block's rows, likewise
   static constexpr int kFilled = kRowsArrived + 2 * 8;  // all items or the first three; ω
   static constexpr int kEmptied = kFilled + 2 * 8;      // by a tile's parity; queries' gradients
-  static constexpr int kBytes = kEmptied + 3 * 8;
+  static constexpr int kRowsRead = kEmptied + 3 * 8;    // of the block's rows, likewise
+  static constexpr int kPlaceRead = kRowsRead + 2 * 8;
+  static constexpr int kBytes = kPlaceRead + 8;
 
   /// Where a part of the block's rows begins.
   __host__ __device__ static constexpr int own(int part) {
@@ -83,22 +86,24 @@ struct PairRing {
   }
 };
 
-/// A tile's number, and where it lies in the two rings.
+/// A tile's number in its head, how many the block had before, and where it lies in the two rings.
 template <int Steps>
 struct PairTile {
   using Layout = StreamPairsLayout<Steps>;
-  unsigned number;
+  unsigned number, count;
   PairRing<Layout::kFirstStages> first;
   PairRing<Layout::kRestStages> rest;
 
   /// One of those that are brought in to begin with.
-  __device__ explicit PairTile(unsigned tile) : number(tile), first{tile}, rest{tile} {}
+  __device__ explicit PairTile(unsigned tile)
+      : number(tile), count(tile), first{tile}, rest{tile} {}
   __device__ void advance(unsigned by) {
     number += by;
+    count += by;
     first.advance(by);
     rest.advance(by);
   }
-  /// Whether it is its maker's first.
+  /// Whether it is its maker's first of a head.
   __device__ bool is_first() const { return number < 2; }
   /// Bytes from the first stage to its own.
   __device__ unsigned offset(int part) const {

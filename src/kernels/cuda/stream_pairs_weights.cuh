@@ -9,46 +9,70 @@ namespace sape2::kernels::cuda {
 /// A warpgroup that makes, for every other tile, the weights and the logits' gradients of the
 /// block's tokens both as queries and as keys, and ω, in 16 bits for the sums' products.
 /// `Steps`: sixteens of a vector's entries.
-template <class T, int Steps>
+template <class T, int Steps, bool Walks>
 struct StreamPairWeights {
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
+  using RowsPlace = typename StreamPairs<T, Steps, Walks>::RowsPlace;
   using Fragments = PairFragments<T>;
   static constexpr int kPieces = kPairPieces;
   // Whether products are started a step ahead of their use, and barriers asked before others are
   // waited for: the sums of long vectors leave too few registers for that.
   static constexpr bool kAhead = Steps <= 2;
 
-  StreamPairs<T, Steps> pairs;  // its own, since it hides a number from the compiler
-  unsigned maker;               // 0 or 1
+  StreamPairs<T, Steps, Walks> pairs;  // its own, since it hides a number from the compiler
+  unsigned maker;                      // 0 or 1
+  int row;                             // it and row + 8 are this lane's
   // How many tiles, from the first on, have pairs with prefix tokens; how many, before others, have
   // gradients that need no more than to be made.
   unsigned with_prefix, simple;
   float scale, factor;  // times log2(e)
   float with_bias = 0.0F;
 
-  __device__ StreamPairWeights(const StreamPairs<T, Steps>& all, unsigned number)
+  __device__ StreamPairWeights(const StreamPairs<T, Steps, Walks>& all, unsigned number)
       : pairs(all),
         maker(number),
-        with_prefix(all.g.prefix > all.first_row + 16 * all.warp
-                        ? all.tiles
-                        : (all.g.prefix + kPairColumns - 1) / kPairColumns),
         simple(all.params.base.dgain != nullptr ? 0 : all.g.tokens / kPairColumns),
-        scale(all.p.scale * kLog2E),
-        factor(all.factor * kLog2E) {}
+        scale(all.p.scale * kLog2E) {}
 
   /// Returns this lane's share of Σ gradient · bias.
   __device__ float run() {
     if (maker >= unsigned(pairs.tiles)) return 0.0F;
-    asm volatile("" : "+r"(pairs.lane_piece));  // else it is worked out anew for every tile
     Lengths lengths;
     pairs.await_first_rows();
-    read(lengths, pairs.first_lengths(maker));
+    read_columns(lengths, pairs.first_lengths(maker));
     bool has_first = false;
-    for (Place tile(maker); tile.number < unsigned(pairs.tiles);)
-      one_tile(tile, lengths, has_first);
-    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
+    Place tile(maker);
+    if constexpr (Walks) {
+      for (RowsPlace rows = rows_place(); rows.first >= 0; rows = rows_place()) {
+        take(rows);
+        one_head(tile, lengths, has_first);
+        tile.number -= pairs.tiles;
+        ++pairs.turn;
+        pairs.await_first_rows();
+      }
+    } else {
+      take({pairs.block.row_tile * kRowTile, pairs.block.head});
+      read_own(lengths);
+      one_head(tile, lengths, has_first);
+    }
     return with_bias;
+  }
+  /// Of rows that have arrived.
+  __device__ RowsPlace rows_place() const {
+    const RowsPlace rows = *pairs.place();
+    arrive(pairs.place_read());
+    return rows;
+  }
+  __device__ void take(RowsPlace rows) {
+    const int first = known_to_all_lanes(rows.first);
+    row = first + pairs.own_row();
+    with_prefix = pairs.g.prefix > first + 16 * pairs.warp
+                      ? pairs.tiles
+                      : (pairs.g.prefix + kPairColumns - 1) / kPairColumns;
+    factor = pairs.factor(rows.head) * kLog2E;
+    // Else it is worked out anew for every tile, or what is made of it is kept for all rows.
+    asm volatile("" : "+r"(pairs.lane_piece));
   }
 
   /// Numbers of a lane's columns. Shared memory answers slowly beside products, so they are asked
@@ -67,7 +91,7 @@ struct StreamPairWeights {
 
   /// Likewise of its two rows.
   __device__ float2 row_numbers(const float* rows) const {
-    const float* const from = rows + pairs.row % kRowTile;
+    const float* const from = rows + unsigned(row) % kRowTile;
     return make_float2(from[0], from[8]);
   }
 
@@ -76,17 +100,27 @@ struct StreamPairWeights {
     Numbers x, y;
     float2 own_x, own_y;
   };
-  __device__ void read(Lengths& to, const float* from) const {
+  __device__ void read_columns(Lengths& to, const float* from) const {
     to.x = numbers(from);
     to.y = numbers(from + kPairColumns);
+  }
+  __device__ void read_own(Lengths& to) const {
     to.own_x = row_numbers(pairs.own_lengths());
     to.own_y = row_numbers(pairs.own_lengths() + kRowTile);
   }
 
+  /// All that it has of these rows' tiles.
+  __device__ void one_head(Place& tile, Lengths& lengths, bool& has_first) {
+    while (tile.number < unsigned(pairs.tiles)) one_tile(tile, lengths, has_first);
+    // Not with the next tile, which waits for rows that wait for this.
+    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
+  }
   /// Goes on to the next one. `has_first`: whether there is nothing to wait for at its beginning.
   __device__ void one_tile(Place& tile, Lengths& lengths, bool& has_first) {
     float along_x[kPieces][4], length[kPieces][4], scores[kPieces][4], dweights[kPieces][4];
     Fragments inverse[2], weights, query_gradients, key_gradients;
+    const bool is_last = tile.number + 1 == unsigned(pairs.tiles);
+    if constexpr (Walks) read_own(lengths);  // at a tile's end other rows may be coming in
     if (!has_first) pairs.await_first(tile);
     begin_products();
     start<Steps>(along_x, tile, Layout::x, Layout::x);
@@ -126,6 +160,7 @@ struct StreamPairWeights {
 
     wait_for_products<1>();
     hold(scores);
+    pairs.release_rows(0, is_last);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
@@ -173,6 +208,7 @@ struct StreamPairWeights {
 #pragma unroll
       for (int e = 0; e < 4; ++e) dweights[piece][e] -= column_deltas.at(piece, e);
     make_gradients<T>(key_gradients, weights, dweights);
+    pairs.release_rows(1, is_last);
     // ω: a pair's gradients both ways round over its distance.
     Fragments both;
 #pragma unroll
@@ -185,8 +221,9 @@ struct StreamPairWeights {
       multiply<T>(omega, both);
       limit<T>(omega);
     }
-    read(lengths, pairs.next_lengths(tile));
-    pairs.await_turn(tile.number);
+    read_columns(lengths, pairs.next_lengths(tile));
+    if constexpr (!Walks) read_own(lengths);
+    pairs.await_turn(tile);
     Place next = tile;
     next.advance(2);
     if constexpr (kAhead) has_first = pairs.has_first(next);
@@ -223,7 +260,7 @@ struct StreamPairWeights {
 #pragma unroll
       for (int e = 0; e < 4; ++e) c[piece][e] = distance.square(c[piece][e], norms.of[piece], e);
     // Otherwise what prefix tokens need is done where inverses are infinite.
-    if constexpr (!kAhead) distance.clear_prefix(c, pairs.row, tile.number * kPairColumns);
+    if constexpr (!kAhead) distance.clear_prefix(c, row, tile.number * kPairColumns);
   }
   /// On to distances, added to `others`, and their inverses, whose greatest it returns.
   __device__ static std::uint32_t roots(float (&c)[kPieces][4], Fragments& inverse,
@@ -261,7 +298,7 @@ struct StreamPairWeights {
         for (int side = 0; side < 2; ++side) {
           const int piece = 2 * k + i / 2, e = i % 2 * 2 + side;
           const bool is_patch =
-              pairs.row + i % 2 * 8 >= prefix && first + k * 16 + i / 2 * 8 + side >= prefix;
+              row + i % 2 * 8 >= prefix && first + k * 16 + i / 2 * 8 + side >= prefix;
           if (by[side] != INFINITY && is_patch) continue;
           const bool is_far = c[piece][e] < INFINITY && is_patch;
           by[side] = is_far ? 65504.0F : 0.0F;

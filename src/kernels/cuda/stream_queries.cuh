@@ -35,8 +35,8 @@ struct StreamQueriesLayout {
   }
 };
 
-/// `Whole`: tiles of the grid are all there is, none of them lacks a token, and from bias to scores
-/// is a number of type T.
+/// `Whole`: tiles of the grid are all there is, none of them lacks a token, from bias to scores is
+/// a number of type T, and nobody asks for its gradient.
 template <class T, BiasForm Form, int Wide, bool Whole>
 __global__ void __launch_bounds__(kThreads, 3)
     stream_queries_kernel(const __grid_constant__ StreamBackward params) {
@@ -82,6 +82,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     if constexpr (kDirect) prefetch_maps(kShort ? params.short_x : params.x, params.y);
     for (int i = 0; i < Layout::kBarriers; ++i) prepare_barrier(arrived + i);
   }
+  // Likely nobody has read it for long.
+  if (warp == 3 && is_chosen()) prefetch_box(params.dout, block.tokens(first_row));
   publish_to_copy_engine();
   __syncthreads();
   wait_for_previous();
@@ -132,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   [[maybe_unused]] const StreamDirect<T, Wide, false, Whole> direct(
       columns, kDirect ? bias_ratio(p, block.head) : 0.0F, panels_x);
   [[maybe_unused]] const RowsY<T, Wide> rows_y(panels_y);
-  [[maybe_unused]] StreamDirectGradient<T, Wide> direct_gradient(
+  [[maybe_unused]] StreamDirectGradient<T, Wide, Whole> direct_gradient(
       params.base, columns, block, kDirect ? bias_factor(p, block.head) : 0.0F, ones);
   ColumnMask<kPieces> mask;
   float weight[kPieces][4], gradient[kPieces][4];
@@ -270,16 +272,18 @@ __global__ void __launch_bounds__(kThreads, 3)
   start_sums(columns.tiles - 1, at);
   end_products();
   end_sums(at);
-  if constexpr (Whole) direct_gradient.end_part(0);
 
-  store_rows(params.base.dq, block, g.head_size, queries, dq, p.scale,
-             [&](int own) { return first_row + own < g.tokens ? first_row + own : -1; });
-  if constexpr (kDirect) {
+  store_tokens(params.base.dq, params.dq, block, queries, dq, p.scale, first_row);
+  if constexpr (Whole) {
+    direct_gradient.template store<kShort ? Short::kRowBytes : 128>(params, panels_x, panels_y,
+                                                                    y_panels);
+  } else if constexpr (kDirect) {
     if (params.base.dgain != nullptr) {
       const float sum = block_sum(direct_gradient.with_bias, scratch);
       if (threadIdx.x == 0) params.base.dgain[blockIdx.x] = sum * (p.inside ? p.scale : 1.0F);
     }
   }
+  await_stored_boxes();
 #endif
 }
 

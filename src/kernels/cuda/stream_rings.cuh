@@ -42,6 +42,14 @@ struct KeyValueRings {
     load(v(number), arrived + KStages + unsigned(number) % VStages, number, params.v,
          params.v_prefix);
   }
+  /// The same of a tile whose place is known.
+  __device__ void load_k(int number, const StreamColumns::Place& at) const {
+    load(k(number), arrived + unsigned(number) % KStages, number, params.k, params.k_prefix, at);
+  }
+  __device__ void load_v(int number, const StreamColumns::Place& at) const {
+    load(v(number), arrived + KStages + unsigned(number) % VStages, number, params.v,
+         params.v_prefix, at);
+  }
   /// All but the first tile.
   __device__ void load_following() const {
     for (int number = 1; number < max(KStages, VStages); ++number) {
@@ -53,13 +61,20 @@ struct KeyValueRings {
  private:
   __device__ void load(const Tile<T>& to, CopyBarrier* barrier, int number, const CUtensorMap& grid,
                        const CUtensorMap& prefix) const {
+    if constexpr (Form == BiasForm::direct && WholeRows == 0) {
+      load(to, barrier, number, grid, prefix, params.columns.place(number));
+    } else {
+      load(to, barrier, number, grid, prefix, {});
+    }
+  }
+  __device__ void load(const Tile<T>& to, CopyBarrier* barrier, int number, const CUtensorMap& grid,
+                       const CUtensorMap& prefix, const StreamColumns::Place& at) const {
     const auto& columns = params.columns;
     if (number >= columns.tiles) return;
     if constexpr (WholeRows > 0) {
       expect_bytes(barrier, columns.width * 128);
       copy_box(to.data, grid, {0, 0, number * WholeRows, block.head, block.image}, barrier);
     } else if constexpr (Form == BiasForm::direct) {
-      const auto at = columns.place(number);
       expect_bytes(barrier, keys_box_bytes(columns, at));
       copy_box(to.data, at.in_grid ? grid : prefix, keys_box(block, columns, at), barrier);
     } else {

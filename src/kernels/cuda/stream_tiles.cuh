@@ -34,6 +34,25 @@ struct StreamBlock {
     head = index - image * g.heads;
     batch_head = index;
   }
+  /// What it has next, without a division, which would be worked out lane by lane.
+  __device__ StreamBlock next(const Geometry& g, const StreamStep& step) const {
+    StreamBlock to = *this;
+    to.row_tile += step.row_tiles;
+    to.head += step.heads;
+    to.image += step.images;
+    if (to.row_tile >= step.all_row_tiles) {
+      to.row_tile -= step.all_row_tiles;
+      ++to.head;
+    }
+    if (to.head >= g.heads) {
+      to.head -= g.heads;
+      ++to.image;
+    }
+    to.batch_head = to.image * g.heads + to.head;
+    return to;
+  }
+  /// Or else there was nothing next.
+  __device__ bool exists(const StreamStep& step) const { return image < step.all_images; }
   /// Of 64 tokens' q, k or v from `first` on.
   __device__ BoxPlace tokens(int first) const { return {0, first, 0, head, image}; }
   /// Of axis vectors, entries from `entry` on.
@@ -62,32 +81,42 @@ __device__ inline void clear_shared(unsigned char* data, int bytes) {
     reinterpret_cast<uint4*>(data)[i] = make_uint4(0, 0, 0, 0);
 }
 
-/// Writes 64 rows of a result, `factor` times, by way of a tile that nobody needs any more, so that
-/// whole rows leave; each warp has its own sixteen. `token_of(row)`: where to, −1 for nowhere.
-template <class T, int Pieces, class TokenOf>
-__device__ void store_rows(const View& view, const StreamBlock& block, int head_size,
-                           const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
-                           TokenOf token_of) {
+/// Puts 64 rows of a result, `factor` times, into a tile; each warp has its own sixteen.
+template <class T, int Pieces>
+__device__ void put_rows(const Tile<T>& tile, const float (&c)[Pieces][4], float factor) {
+  const int row = threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16;
+  const std::uint32_t at = shared_address(tile.piece(row, threadIdx.x % 32 / 16));
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    float pieces[2][4];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) pieces[e / 4][e % 4] = c[2 * k + e / 4][e % 4] * factor;
+    store_fragment<T>(at ^ 32 * k, as_a<T>(pieces[0], pieces[1]));
+  }
+}
+
+/// Writes 64 rows of a result by way of a tile that nobody needs any more, each warp its sixteen by
+/// the copy engine: one lane calls start(first), which starts boxes of the rows from `first` on.
+/// Ends with await_stored_boxes.
+template <class T, int Pieces, class Start>
+__device__ void store_rows(const View& view, const Tile<T>& tile, const float (&c)[Pieces][4],
+                           float factor, Start start) {
   if (view.data == nullptr) return;
-  const Lane lane;
-  const int first = threadIdx.x % kThreads / 32 * 16;
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    const int piece = i / 2, half = i % 2;
-    reinterpret_cast<std::uint32_t*>(tile.piece(first + lane.g + 8 * half, piece))[lane.t] =
-        pack<T>(c[piece][2 * half] * factor, c[piece][2 * half + 1] * factor);
-  }
+  put_rows(tile, c, factor);
+  publish_to_matrix_unit();
   __syncwarp();
-  const auto to = head_of<T>(view, block.image, block.head);
-  const int piece = threadIdx.x % 8;
-  if (piece * 8 >= head_size) return;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int row = first + threadIdx.x % 32 / 8 + 4 * i, token = token_of(row);
-    if (token >= 0)
-      reinterpret_cast<uint4*>(to.row(token))[piece] =
-          *reinterpret_cast<const uint4*>(tile.piece(row, piece));
-  }
+  const int first = known_to_all_lanes(threadIdx.x % kThreads / 32) * 16;
+  if (is_chosen()) start(first);
+}
+
+/// Those of neighbouring tokens; `map`: of boxes of sixteen.
+template <class T, int Pieces>
+__device__ void store_tokens(const View& view, const CUtensorMap& map, const StreamBlock& block,
+                             const Tile<T>& tile, const float (&c)[Pieces][4], float factor,
+                             int first_token) {
+  store_rows(view, tile, c, factor, [&](int first) {
+    store_box(map, block.tokens(first_token + first), tile.data + first * 128);
+  });
 }
 
 /// Which of a lane's columns of a tile are tokens. Finding that out takes divisions, but a tile has

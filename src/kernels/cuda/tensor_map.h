@@ -56,6 +56,20 @@ bool make_vector_map(const void* vectors, const Geometry& g, int entries, int wi
                          map);
 }
 
+/// The same eight entries after eight: a box has the first ones of `box_tokens` tokens, then the
+/// next, up to `eights` of them.
+template <class T>
+bool make_eights_map(const void* vectors, const Geometry& g, int eights, int width, int box_tokens,
+                     CUtensorMap* map) {
+  const std::int64_t head = std::int64_t(g.padded_tokens) * width;
+  return make_tensor_map({.data = vectors,
+                          .type = kMapType<T>,
+                          .sizes = {8, g.padded_tokens, eights, g.batch_heads, 1},
+                          .strides = {width, 8, head, head * g.batch_heads},
+                          .box = {8, box_tokens, eights}},
+                         map);
+}
+
 /// Float32 numbers, `each` of them a token; boxes of `box_tokens` tokens'.
 inline bool make_note_map(const float* notes, const Geometry& g, int each, int box_tokens,
                           CUtensorMap* map) {

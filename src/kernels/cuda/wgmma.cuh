@@ -36,6 +36,12 @@ __device__ std::uint64_t descriptor(std::uint32_t address) {
   return std::uint64_t{kSwizzle << 30 | 8 * RowBytes >> 4} << 32 | (address >> 4 | 1 << 16);
 }
 
+/// The same for rows of sixteen numbers that lie as two panels of eight each, rows of 16 bytes one
+/// below the other: the second `further` bytes behind the first.
+__device__ inline std::uint64_t eights_descriptor(std::uint32_t address, std::uint32_t further) {
+  return std::uint64_t{8 * 16 >> 4} << 32 | (further >> 4 << 16 | address >> 4);
+}
+
 /// Shared memory written by ordinary stores and copies is visible to the matrix unit after this and
 /// a barrier.
 __device__ inline void publish_to_matrix_unit() {

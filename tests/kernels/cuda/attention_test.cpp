@@ -210,6 +210,25 @@ TEST_P(CudaAttention, SeveralLinesABlock) {
   }
 }
 
+/// So many heads that a block takes several tiles of rows, in heads of an even and an odd number of
+/// tiles, with short and long vectors: whatever belongs to one head must not reach the next.
+TEST_P(CudaAttention, SeveralTilesOfRowsABlock) {
+  if (GetParam() == DType::float32) GTEST_SKIP() << "only 16-bit types have such blocks";
+  Random random(23);
+  for (const auto [images, heads, rows, cols, prefix] : {std::array{11, 5, 18, 20, 1},
+                                                         {20, 3, 17, 17, 0},
+                                                         {7, 6, 21, 20, 70},
+                                                         {11, 4, 9, 46, 0},
+                                                         {12, 4, 40, 9, 3}}) {
+    Problem p;
+    p.shape = {images, heads, rows, cols, prefix, 64};
+    p.form = Form::distance;
+    p.has_tables = false;
+    p.has_gain = false;
+    expect_right(filled(p, random), GetParam(), prefix == 0);
+  }
+}
+
 // Eleven bits instead of 24, and only where they were asked for.
 TEST(CudaTf32, IsASwitch) {
   if (!has_gpu()) GTEST_SKIP() << "there is no GPU here";

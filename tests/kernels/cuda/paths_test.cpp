@@ -67,7 +67,9 @@ class CudaPaths : public GpuTest {};
 // heads, and with heads of no compiled size.
 TEST_P(CudaPaths, EveryKernel) {
   Random random(11);
-  const double most = GetParam() == DType::float32 ? 1e-4 : 4e-2;
+  // Where a position is as near to an integer as float32 can tell, one slope is another: that is
+  // what float32 is given more for than its rounding takes.
+  const double most = GetParam() == DType::float32 ? 1e-3 : 4e-2;
   for (const Grid& grid : {Grid{5, 6, 1, 16},
                            {7, 7, 0, 32},
                            {8, 8, 0, 64},

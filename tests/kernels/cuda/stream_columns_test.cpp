@@ -1,5 +1,5 @@
 // How the streaming kernels cut tokens into tiles; needs no GPU.
-#include "kernels/cuda/stream_eights.h"
+#include "kernels/cuda/stream_squares.h"
 
 #include <gtest/gtest.h>
 
@@ -97,25 +97,24 @@ TEST(StreamColumns, DirectFormKeepsGridColumnsInTheirSlots) {
   }
 }
 
-/// Keys along rows: each in one place, an eight of them in one grid row, and a tile's grid rows
-/// among the eight entries of y that come with it.
-TEST(StreamEights, EveryTokenStandsInOneEight) {
+/// Keys along rows: each in one square, which has eight rows of eight from an eighth row and column
+/// on.
+TEST(StreamSquares, EveryTokenStandsInOneSquare) {
+  constexpr int kSide = StreamSquares::kSide;
   for (const auto& grid : kGrids) {
     const auto g = geometry(grid);
-    const auto eights = stream_eights(g, stream_columns(g, BiasForm::direct, 64));
+    const auto squares = stream_squares(g);
     std::vector<int> seen(g.tokens);
-    for (int tile = 0; tile < eights.tiles; ++tile) {
-      const int first_entry = eights.place(tile, 0).row / 8 * 8;
-      for (int eight = 0; eight < StreamEights::kInTile; ++eight) {
-        const auto at = eights.place(tile, eight);
-        EXPECT_EQ(at.part, eights.place(tile, 0).part);
-        EXPECT_LT(at.row - first_entry, 8);
-        for (int key = 0; key < 8; ++key) {
-          const int token = eights.token(at, key);
-          if (token < 0) continue;
-          ASSERT_LT(token, g.tokens);
-          ++seen[token];
-          if (at.in_grid) EXPECT_EQ((token - g.prefix) / g.cols, at.row);
+    for (int tile = 0; tile < squares.tiles; ++tile) {
+      const auto at = squares.place(tile);
+      EXPECT_EQ(at.row % kSide, 0);
+      EXPECT_EQ(at.column % kSide, 0);
+      for (int key = 0; key < kSide * kSide; ++key) {
+        const int row = at.row + key / kSide, column = at.column + key % kSide;
+        if (at.in_grid) {
+          if (row < g.rows && column < g.cols) ++seen[g.prefix + row * g.cols + column];
+        } else if (at.column + key < g.prefix) {
+          ++seen[at.column + key];
         }
       }
     }
