@@ -36,7 +36,8 @@ struct StreamPairs {
         p(all.base.forward),
         g(p.geometry),
         block(g, g.padded_tokens / kRowTile),
-        tiles(params.step.all_row_tiles),
+        // Of either the compiler makes better code.
+        tiles(Walks ? params.step.all_row_tiles : (g.tokens + kPairColumns - 1) / kPairColumns),
         warp(known_to_all_lanes(threadIdx.x % kThreads / 32)),
         lane_piece(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.piece(
             threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
