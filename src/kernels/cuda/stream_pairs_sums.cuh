@@ -148,7 +148,7 @@ struct StreamPairSums {
     store_vectors(params.base.dx, dx, own, 0);
     read_vectors(own, 1);
     wait_for_products<0>();
-    // Long vectors' last item has the place of its own.
+    // Later than it could, so that the others' meetings come one by one.
     if constexpr (Walks)
       store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
     store_vectors(params.base.dy, dy, own, 1);
