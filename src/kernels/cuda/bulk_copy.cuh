@@ -112,8 +112,8 @@ __device__ inline bool is_over(CopyBarrier* barrier, int turn) {
   return done != 0;
 }
 
-/// Starts writing a box from shared memory that the copy engine was told of (publish_…); nothing is
-/// written beyond the tensor.
+/// Starts writing a box from shared memory, after publish_to_matrix_unit; nothing is written beyond
+/// the tensor.
 __device__ inline void store_box(const CUtensorMap& map, const BoxPlace& at, const void* from) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(

@@ -89,14 +89,17 @@ bool has_exact_ratio(const AttentionParams& p) {
   return p.gain == nullptr && static_cast<float>(static_cast<T>(ratio)) == ratio;
 }
 
-/// Calls use(bool_constant): whether tiles of the grid are all there is, none of them lacks a
-/// token, and the ratio is exact.
+/// Whether tiles of grid rows are all there is, none of them lacks a token, and there are kernels
+/// that know so.
+inline bool is_whole(const StreamColumns& c) {
+  const int wide = c.part_width / 8;
+  return c.whole && c.parts == 1 && c.prefix == 0 && wide > 1 && wide != 5 && wide != 7;
+}
+/// Calls use(bool_constant): whether that is so, and `is_exact`.
 template <int Wide, class Use>
 void dispatch_whole(const StreamColumns& columns, bool is_exact, Use use) {
-  constexpr bool kCanBeWhole = Wide > 0 && Wide != 5 && Wide != 7;
-  if constexpr (kCanBeWhole)
-    if (columns.whole && columns.parts == 1 && columns.prefix == 0 && is_exact)
-      return use(std::true_type());
+  if constexpr (Wide > 1 && Wide != 5 && Wide != 7)
+    if (is_whole(columns) && is_exact) return use(std::true_type());
   use(std::false_type());
 }
 
@@ -131,7 +134,8 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
       !make_key_maps<T>(p.v, g, s.columns, &s.v, &s.v_prefix) ||
       !make_result_map<T>(p.out, g, &s.out))
     return false;
-  if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
+  if (!in_squares &&
+      !make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
   const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
   if constexpr (Form == BiasForm::direct)
@@ -168,9 +172,9 @@ bool stream_forward_as(const AttentionParams& p, cudaStream_t stream) {
 /// Whether blocks of the distance form's backward pass take one tile of rows after another, so that
 /// what begins and ends one goes on beside the work of its neighbours. Long vectors leave no
 /// registers for that, gradients of gains have a partial sum for each tile of rows, and tiles of
-/// columns are brought in, and their lengths, up to five ahead of the rows' last.
+/// columns are brought in, and their lengths two further on, before the rows' last is done with.
 inline bool walks_over_rows(const BackwardParams& p, std::int64_t items) {
-  constexpr int kFewTiles = 4;
+  constexpr int kFewTiles = StreamPairsLayout<2>::kRestStages + 1;
   return are_short(p.forward.vectors) && p.dgain == nullptr &&
          p.forward.geometry.tokens > kFewTiles * kRowTile && items > multiprocessors();
 }
@@ -213,9 +217,12 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
   if (!make_vector_maps<T, Form>(v, g, kIsDistance<Form> && are_short(v) ? 32 : 64, &s))
     return false;
   if (Form == BiasForm::direct &&
+      (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.x_eight, 8) ||
+       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8)))
+    return false;
+  const bool is_exact = Form == BiasForm::direct && has_exact_ratio<T>(f) && p.dgain == nullptr;
+  if (is_exact && is_whole(s.columns) &&
       (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.short_x, 32) ||
-       !make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s.x_eight, 8) ||
-       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s.y_eight, 8) ||
        !make_vector_map<T>(p.dx, g, g.cols, v.width_x, 16, &s.dx, g.cols <= 32 ? 32 : 64) ||
        !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
@@ -238,7 +245,6 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =
           Form == BiasForm::direct ? g.batch_heads * s.squares.tiles : blocks;
-      const bool is_exact = has_exact_ratio<T>(f) && p.dgain == nullptr;
       dispatch_whole<Form == BiasForm::direct ? kWide : 0>(s.columns, is_exact, [&](auto whole) {
         launch(stream_queries_kernel<T, Form, kWide, decltype(whole)::value>, blocks,
                {.overlapping = true}, kThreads,

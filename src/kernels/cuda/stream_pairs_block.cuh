@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/stream_distance.cuh"
-#include "kernels/cuda/stream_pairs_fragments.cuh"
+#include "kernels/cuda/stream_pairs_memory.cuh"
 
 /// What the warpgroups of a block share in the backward pass of the distance form
 /// (stream_pairs.cuh).
@@ -9,16 +9,19 @@ namespace sape2::kernels::cuda {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Aligned for swizzled tiles, so that all places are known to the compiler.
-extern __shared__ __align__(kSharedAlignment) unsigned char pairs_memory[];
-
 /// `Steps`: sixteens of entries in the longer of the two vectors; `Walks`: whether the block takes
 /// one tile of rows after another.
 template <class T, int Steps, bool Walks>
-struct StreamPairs {
+struct StreamPairs : StreamPairsMemory<T, Steps> {
+  using Memory = StreamPairsMemory<T, Steps>;
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
   using Fragments = PairFragments<T>;
+  static_assert(!Walks || Layout::kHasAllSlots);  // gradients leave by way of them
+  using Memory::arrived, Memory::emptied, Memory::filled, Memory::first_lengths, Memory::followed;
+  using Memory::next_lengths, Memory::notes, Memory::other, Memory::own, Memory::own_lengths;
+  using Memory::own_notes, Memory::place, Memory::place_read, Memory::rows_arrived;
+  using Memory::rows_read;
 
   const StreamBackward& params;
   const AttentionParams& p;
@@ -36,7 +39,8 @@ struct StreamPairs {
         p(all.base.forward),
         g(p.geometry),
         block(g, g.padded_tokens / kRowTile),
-        tiles(params.step.all_row_tiles),
+        // Of either the compiler makes better code.
+        tiles(Walks ? params.step.all_row_tiles : (g.tokens + kPairColumns - 1) / kPairColumns),
         warp(known_to_all_lanes(threadIdx.x % kThreads / 32)),
         lane_piece(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.piece(
             threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
@@ -49,30 +53,12 @@ struct StreamPairs {
   __device__ float factor(int head) const {
     return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
   }
-  /// What makers must know of the block's rows; they come with these.
-  struct RowsPlace {
-    int first, head;  // first: -1 where there are no more rows
-  };
-  __device__ static RowsPlace* place() {
-    return reinterpret_cast<RowsPlace*>(pairs_memory + Layout::kPlace);
-  }
-  __device__ static unsigned char* own(int part) { return pairs_memory + Layout::own(part); }
-  __device__ static unsigned char* other(const Place& tile, int part) {
-    return pairs_memory + Layout::other(part) + tile.offset(part);
-  }
   __device__ std::uint64_t own_matrix(int part) const {
     return (part < Layout::k ? vectors : matrices) + Layout::own(part) / 16;
   }
   __device__ std::uint64_t other_matrix(const Place& tile, int part) const {
     return (part < Layout::k ? vectors : matrices) + tile.offset(part) / 16 +
            Layout::other(part) / 16;
-  }
-  /// Two neighbouring entries of a vector of the block's, as they were swizzled.
-  __device__ static std::uint32_t own_entries(int part, int row, int entry) {
-    constexpr int kPieces = Layout::kVectorRow / 16;
-    const int piece = (entry / 8 ^ row * kPieces / 8) % kPieces;
-    return *reinterpret_cast<const std::uint32_t*>(own(part) + row * Layout::kVectorRow +
-                                                   piece * 16 + entry % 8 * 2);
   }
   /// Sixteen of a tile's vectors, number k, with ones behind their last entry: how far away what
   /// follows a row's bytes lies is part of the name.
@@ -87,56 +73,6 @@ struct StreamPairs {
   /// Of the four lanes that share a row, which one this is: read off an address, where asking for
   /// the thread's number would take longer.
   __device__ int quad() const { return lane_piece / 128 % 4; }
-  __device__ static float* numbers_at(int stage) {
-    return reinterpret_cast<float*>(pairs_memory + Layout::kNumbers + stage * Layout::kNumberBytes);
-  }
-  /// log2(Σ e^logit), behind them dout · out.
-  __device__ static float* notes(const Place& tile) { return numbers_at(tile.rest.stage()); }
-  __device__ static float* own_notes() { return numbers_at(Layout::kRestStages); }
-  /// Squared lengths of x, behind them of y, two tiles on.
-  __device__ static float* next_lengths(const Place& tile) {
-    return notes(tile) + 2 * kPairColumns;
-  }
-  __device__ static float* own_lengths() { return own_notes() + 2 * kPairColumns; }
-  /// Of the first rows' tile 0 or 1.
-  __device__ static float* first_lengths(int tile) {
-    return numbers_at(Layout::kRestStages + 1) + tile * 2 * kPairColumns;
-  }
-  __device__ static float* scratch() {
-    return reinterpret_cast<float*>(pairs_memory + Layout::kScratch);
-  }
-  __device__ static CopyBarrier* arrived(int stage) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kArrived) + stage;
-  }
-  __device__ static CopyBarrier* followed(int stage) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFollowed) + stage;
-  }
-  __device__ static CopyBarrier* rows_arrived(int half) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsArrived) + half;
-  }
-  /// By makers, for the last time.
-  __device__ static CopyBarrier* rows_read(int half) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsRead) + half;
-  }
-  /// By makers, each thread for itself.
-  __device__ static CopyBarrier* place_read() {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kPlaceRead);
-  }
-  /// `part`: 1 for ω where it comes behind the rest.
-  __device__ static CopyBarrier* filled(int part) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFilled) + part;
-  }
-  /// `which`: a tile's parity; 2 for its queries' gradients alone.
-  __device__ static CopyBarrier* emptied(int which) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kEmptied) + which;
-  }
-
-  /// By all threads, before anything is published.
-  __device__ static void fill_ones() {
-    for (int i = threadIdx.x; i < Layout::kOnesBytes / 4; i += kPairThreads)
-      reinterpret_cast<std::uint32_t*>(pairs_memory + Layout::kOnes)[i] = pack<T>(1.0F, 1.0F);
-  }
-
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {

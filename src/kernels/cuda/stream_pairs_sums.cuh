@@ -75,17 +75,19 @@ struct StreamPairSums {
     return {next(), (number - pairs.tiles) * kPairColumns, has_next()};
   }
   /// A tile's stages take others, a part by each warp, since makers share a scheduler with each.
-  /// Warps stay whole, or the compiler would no longer know that what it counts is the same for all
-  /// lanes, as the matrix unit needs.
+  /// Where it is counted what comes next warps stay whole, or the compiler would no longer know
+  /// that it is the same for all lanes, as the matrix unit needs.
   __device__ void replace(const PairTile<Steps>& tile) {
     pairs.release(tile);
+    if (!Walks && !is_chosen()) return;
+    const auto starts_copies = [] { return !Walks || is_chosen(); };
     const bool is_rest = pairs.warp < 2;
     const int number = tile.number + (is_rest ? Layout::kRestStages : Layout::kFirstStages);
     const Source from = source(number);
     if (!from.exists) return;
     if (is_rest) {
       if (pairs.warp == 0) {
-        if (!is_chosen()) return;
+        if (!starts_copies()) return;
         pairs.expect_rest(tile);
         pairs.load(Layout::v, from.block, from.first, tile);
         pairs.load(Layout::q, from.block, from.first, tile);
@@ -93,12 +95,12 @@ struct StreamPairSums {
       } else {
         Source later = source(number + 2);
         if (!later.exists) later = from;  // nobody will ask for those
-        if (!is_chosen()) return;
+        if (!starts_copies()) return;
         pairs.load_notes(from.block, from.first, tile);
         pairs.load_next_lengths(later.block, later.first, tile);
       }
     } else {
-      if (!is_chosen()) return;
+      if (!starts_copies()) return;
       if (pairs.warp == 2) {
         pairs.expect_first(tile);
         pairs.load(Layout::k, from.block, from.first, tile);
@@ -146,7 +148,7 @@ struct StreamPairSums {
     store_vectors(params.base.dx, dx, own, 0);
     read_vectors(own, 1);
     wait_for_products<0>();
-    // Long vectors' last item has the place of its own.
+    // Later than it could, so that the others' meetings come one by one.
     if constexpr (Walks)
       store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
     store_vectors(params.base.dy, dy, own, 1);

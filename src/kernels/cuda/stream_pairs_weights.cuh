@@ -13,7 +13,7 @@ template <class T, int Steps, bool Walks>
 struct StreamPairWeights {
   using Layout = StreamPairsLayout<Steps>;
   using Place = PairTile<Steps>;
-  using RowsPlace = typename StreamPairs<T, Steps, Walks>::RowsPlace;
+  using RowsPlace = typename StreamPairsMemory<T, Steps>::RowsPlace;
   using Fragments = PairFragments<T>;
   static constexpr int kPieces = kPairPieces;
   // Whether products are started a step ahead of their use, and barriers asked before others are

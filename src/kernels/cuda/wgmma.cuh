@@ -42,8 +42,8 @@ __device__ inline std::uint64_t eights_descriptor(std::uint32_t address, std::ui
   return std::uint64_t{8 * 16 >> 4} << 32 | (further >> 4 << 16 | address >> 4);
 }
 
-/// Shared memory written by ordinary stores and copies is visible to the matrix unit after this and
-/// a barrier.
+/// Shared memory written by ordinary stores and copies is visible to the matrix unit, and to the
+/// copy engine, after this and a barrier.
 __device__ inline void publish_to_matrix_unit() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -210,6 +210,26 @@ TEST_P(CudaAttention, SeveralLinesABlock) {
   }
 }
 
+/// Grids whose squares of eight by eight are all there is, several of them beside and below each
+/// other, with rows that fill no tiles; the last but one is the largest that forward takes so.
+TEST_P(CudaAttention, WholeGridsInSquares) {
+  if (GetParam() == DType::float32) GTEST_SKIP() << "only 16-bit types have such kernels";
+  Random random(29);
+  for (const auto [rows, cols, head_size] : {std::array{24, 40, 64},
+                                             {16, 16, 64},
+                                             {16, 72, 64},
+                                             {40, 56, 16},
+                                             {8, 184, 64},
+                                             {8, 192, 64}}) {
+    Problem p;
+    p.shape = {1, 2, rows, cols, 0, head_size};
+    p.form = Form::direct;
+    p.has_tables = false;
+    p.has_gain = false;
+    expect_right(filled(p, random), GetParam(), cols != 40);
+  }
+}
+
 /// So many heads that a block takes several tiles of rows, in heads of an even and an odd number of
 /// tiles, with short and long vectors: whatever belongs to one head must not reach the next.
 TEST_P(CudaAttention, SeveralTilesOfRowsABlock) {
