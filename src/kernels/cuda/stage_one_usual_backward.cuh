@@ -1,35 +1,13 @@
 #pragma once
 
 #include "kernels/cuda/stage_one_usual_back.cuh"
+#include "kernels/cuda/stage_one_usual_room.cuh"
 #include "kernels/cuda/stage_one_usual_rows.cuh"
-#include "kernels/cuda/stage_one_usual_sums.cuh"
 
 #include <utility>
 
 /// Stage 1 backward for usual calls, one axis a launch; see stage_one_backward.cuh.
 namespace sape2::kernels::cuda {
-
-/// What a block has room for in shared memory, so that as many as registers allow run at once.
-template <class Lines>
-struct UsualBackwardRoom {
-  static constexpr int kBlocks = Lines::kLong == 48 ? 4 : 3;
-  /// Whether lines of q and k come while those before them are at work, and the vectors' gradients
-  /// with them.
-  static constexpr bool kAhead = Lines::kLong <= 32;
-  static constexpr int kBuffers = kAhead ? 2 : 1;
-  /// Whether for dq as it was, which then comes while lines are at work, too.
-  static constexpr bool kOldRows = Lines::kLong < 64;
-  /// And whether not before positions are known, so that more is done by the time the launch before
-  /// is: along Span::between registers are too few for that.
-  static constexpr bool kFetchesLate = Lines::kSuffix;
-
-  static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
-  static constexpr int kBytes =
-      kBuffers * kTokenBytes + Lines::kTableBytes +
-      Lines::kWarps * (UsualWork<Lines>::kBytes + UsualWork<Lines>::kBinBytes) +
-      (kOldRows ? Lines::kTileBytes : 0) + sizeof(typename UsualSums<Lines>::Own);
-  static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
-};
 
 struct UsualBackward {
   UsualGrid grid;

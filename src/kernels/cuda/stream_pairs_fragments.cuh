@@ -1,9 +1,10 @@
 #pragma once
 
+#include "kernels/cuda/stream_distance.cuh"
 #include "kernels/cuda/stream_pairs_layout.cuh"
 
-/// Arithmetic on a tile of pairs in 16 bits, as they go from the warpgroups that make weights to
-/// the one that sums.
+/// Arithmetic on a tile of pairs, most of it in 16 bits, as they go from the warpgroups that make
+/// weights to the one that sums.
 namespace sape2::kernels::cuda {
 
 template <class T>
@@ -60,5 +61,58 @@ __device__ void make_gradients(PairFragments<T>& to, const PairFragments<T>& wei
   limit<T>(to);
   multiply<T>(to, weights);
 }
+
+/// sum + Σ gradients · numbers.
+template <class T>
+__device__ float add_product(float sum, const PairFragments<T>& gradients,
+                             const float (&numbers)[kPairPieces][4]) {
+#pragma unroll
+  for (int k = 0; k < kPairPieces / 2; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = unpack<T>(gradients[k].r[i]);
+      const float* const by = numbers[2 * k + i / 2] + i % 2 * 2;
+      sum = fmaf(pair.x, by[0], fmaf(pair.y, by[1], sum));
+    }
+  return sum;
+}
+
+/// From squared distances to distances, added to `others`, and their inverses, whose greatest it
+/// returns.
+template <class T>
+__device__ std::uint32_t inverse_roots(float (&c)[kPairPieces][4], PairFragments<T>& inverse,
+                                       const float (&others)[kPairPieces][4]) {
+  std::uint32_t greatest = 0;
+#pragma unroll
+  for (int k = 0; k < kPairPieces / 2; ++k) {
+    float by[2][4];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      float& square = c[2 * k + i / 4][i % 4];
+      by[i / 4][i % 4] = inverse_root_of_distance(square);
+      square = fmaf(fabsf(square), by[i / 4][i % 4], others[2 * k + i / 4][i % 4]);
+    }
+    inverse[k] = as_a<T>(by[0], by[1]);
+    round_here(inverse[k]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) greatest = greater_pairs<T>(greatest, inverse[k].r[i]);
+  }
+  return greatest;
+}
+
+/// Numbers of a lane's columns of a tile, from its first pair on. Shared memory answers slowly
+/// beside products, so they are asked for before those begin.
+struct PairNumbers {
+  float2 of[kPairPieces];
+
+  PairNumbers() = default;
+  __device__ explicit PairNumbers(const float2* from) {
+#pragma unroll
+    for (int piece = 0; piece < kPairPieces; ++piece) of[piece] = from[piece * 4];
+  }
+  __device__ float at(int piece, int e) const {
+    return e % 2 ? of[piece].y : of[piece].x;
+  }
+};
 
 }  // namespace sape2::kernels::cuda

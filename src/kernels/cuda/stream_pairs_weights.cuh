@@ -75,20 +75,9 @@ struct StreamPairWeights {
     asm volatile("" : "+r"(pairs.lane_piece));
   }
 
-  /// Numbers of a lane's columns. Shared memory answers slowly beside products, so they are asked
-  /// for before those begin.
-  struct Numbers {
-    float2 of[kPieces];
-    __device__ float at(int piece, int e) const { return e % 2 ? of[piece].y : of[piece].x; }
-  };
-  __device__ Numbers numbers(const float* columns) const {
-    const float2* const from = reinterpret_cast<const float2*>(columns) + pairs.quad();
-    Numbers numbers;
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) numbers.of[piece] = from[piece * 4];
-    return numbers;
+  __device__ PairNumbers numbers(const float* columns) const {
+    return PairNumbers(reinterpret_cast<const float2*>(columns) + pairs.quad());
   }
-
   /// Likewise of its two rows.
   __device__ float2 row_numbers(const float* rows) const {
     const float* const from = rows + unsigned(row) % kRowTile;
@@ -97,7 +86,7 @@ struct StreamPairWeights {
 
   /// Squared lengths of a lane's columns and rows, asked for while its warp ends the tile before.
   struct Lengths {
-    Numbers x, y;
+    PairNumbers x, y;
     float2 own_x, own_y;
   };
   __device__ void read_columns(Lengths& to, const float* from) const {
@@ -131,7 +120,7 @@ struct StreamPairWeights {
     hold(along_x);
     squares(along_x, lengths.own_x, lengths.x, tile);
     constexpr float kNone[kPieces][4] = {};
-    std::uint32_t greatest = roots(along_x, inverse[0], kNone);
+    std::uint32_t greatest = inverse_roots<T>(along_x, inverse[0], kNone);
     if constexpr (kAhead)
       if (is_infinite<T>(greatest) || tile.number < with_prefix)
         replace_infinite(along_x, inverse[0], kNone, tile);
@@ -141,12 +130,12 @@ struct StreamPairWeights {
     start_again(scores, tile, Layout::q, Layout::k);
     const bool has_rest = kAhead && pairs.has_rest(tile);
     if constexpr (kAhead) {
-      greatest = roots(length, inverse[1], along_x);
+      greatest = inverse_roots<T>(length, inverse[1], along_x);
       if (is_infinite<T>(greatest) || tile.number < with_prefix)
         replace_infinite(length, inverse[1], along_x, tile);
     } else {
       // With fewer registers the compiler does better if both axes are looked at together.
-      greatest = greater_pairs<T>(greatest, roots(length, inverse[1], kNone));
+      greatest = greater_pairs<T>(greatest, inverse_roots<T>(length, inverse[1], kNone));
       if (is_infinite<T>(greatest)) {
         replace_infinite(along_x, inverse[0], kNone, tile);
         replace_infinite(length, inverse[1], kNone, tile);
@@ -173,7 +162,7 @@ struct StreamPairWeights {
     if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
     wait_for_products<kAhead ? 1 : 0>();
     hold(dweights);
-    const Numbers column_sums = numbers(pairs.notes(tile));
+    const PairNumbers column_sums = numbers(pairs.notes(tile));
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma unroll
@@ -181,7 +170,7 @@ struct StreamPairWeights {
     make_gradients<T>(query_gradients, weights, dweights);
     if (tile.number >= simple) [[unlikely]] {
       clear_padding(query_gradients, tile);
-      add_gain(query_gradients, length);
+      with_bias = add_product<T>(with_bias, query_gradients, length);
     }
     if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
     if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
@@ -194,7 +183,7 @@ struct StreamPairWeights {
       for (int e = 0; e < 4; ++e)
         scores[piece][e] = fmaf(scores[piece][e], scale,
                                 fmaf(length[piece][e], factor, -column_sums.at(piece, e)));
-    const Numbers column_deltas = numbers(pairs.notes(tile) + kPairColumns);
+    const PairNumbers column_deltas = numbers(pairs.notes(tile) + kPairColumns);
     if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece)
@@ -252,7 +241,7 @@ struct StreamPairWeights {
     start(c, tile, own, other);
   }
   /// From products of an axis's vectors to squared distances.
-  __device__ void squares(float (&c)[kPieces][4], float2 own_norms, const Numbers& norms,
+  __device__ void squares(float (&c)[kPieces][4], float2 own_norms, const PairNumbers& norms,
                           const Place& tile) const {
     const StreamDistance<kPieces> distance(pairs.g.prefix, own_norms);
 #pragma unroll
@@ -261,26 +250,6 @@ struct StreamPairWeights {
       for (int e = 0; e < 4; ++e) c[piece][e] = distance.square(c[piece][e], norms.of[piece], e);
     // Otherwise what prefix tokens need is done where inverses are infinite.
     if constexpr (!kAhead) distance.clear_prefix(c, row, tile.number * kPairColumns);
-  }
-  /// On to distances, added to `others`, and their inverses, whose greatest it returns.
-  __device__ static std::uint32_t roots(float (&c)[kPieces][4], Fragments& inverse,
-                                        const float (&others)[kPieces][4]) {
-    std::uint32_t greatest = 0;
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
-      float by[2][4];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        float& square = c[2 * k + i / 4][i % 4];
-        by[i / 4][i % 4] = inverse_root_of_distance(square);
-        square = fmaf(fabsf(square), by[i / 4][i % 4], others[2 * k + i / 4][i % 4]);
-      }
-      inverse[k] = as_a<T>(by[0], by[1]);
-      round_here(inverse[k]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) greatest = greater_pairs<T>(greatest, inverse[k].r[i]);
-    }
-    return greatest;
   }
   /// Inverses are infinite at distance 0, which has no gradient and whose own number is none yet,
   /// or beyond what the type holds. Prefix tokens are at no distance, whatever was made of their
@@ -321,16 +290,6 @@ struct StreamPairWeights {
         const int column = first + k * 16 + i / 2 * 8;
         if (column >= pairs.g.tokens) gradients[k].r[i] = 0;
         if (column + 1 >= pairs.g.tokens) gradients[k].r[i] &= 0xffff;
-      }
-  }
-  __device__ void add_gain(const Fragments& gradients, const float (&length)[kPieces][4]) {
-#pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 pair = unpack<T>(gradients[k].r[i]);
-        const float* const by = length[2 * k + i / 2] + i % 2 * 2;
-        with_bias = fmaf(pair.x, by[0], fmaf(pair.y, by[1], with_bias));
       }
   }
 };
