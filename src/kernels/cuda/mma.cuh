@@ -29,6 +29,13 @@ struct FragmentB {  // rows 2t, 2t+1 | 2t+8, 2t+9
   Pair<T> r[2];
 };
 
+/// Makes all of a result 0.
+template <int Pieces>
+__device__ void clear(float (&c)[Pieces][4]) {
+#pragma unroll
+  for (int e = 0; e < Pieces * 4; ++e) c[e / 4][e % 4] = 0.0F;
+}
+
 template <class T>
 __device__ void set(std::uint32_t& to, float a, float b) {
   to = pack<T>(a, b);

@@ -227,12 +227,6 @@ __device__ void gate_gradients(float (&d)[Pieces][4], int own) {
   }
 }
 
-template <int Pieces>
-__device__ void clear(float (&c)[Pieces][4]) {
-#pragma unroll
-  for (int e = 0; e < Pieces * 4; ++e) c[e / 4][e % 4] = 0.0F;
-}
-
 /// Zeros at the patches' own places.
 template <int Pieces>
 __device__ void clear_own_place(float (&x)[Pieces][4], int own) {

@@ -89,16 +89,19 @@ bool has_exact_ratio(const AttentionParams& p) {
   return p.gain == nullptr && static_cast<float>(static_cast<T>(ratio)) == ratio;
 }
 
+/// Whether there are kernels for grid rows of so many eights that fill their tiles.
+constexpr bool has_whole_kernels(int wide) {
+  return wide > 1 && wide != 5 && wide != 7;
+}
 /// Whether tiles of grid rows are all there is, none of them lacks a token, and there are kernels
 /// that know so.
 inline bool is_whole(const StreamColumns& c) {
-  const int wide = c.part_width / 8;
-  return c.whole && c.parts == 1 && c.prefix == 0 && wide > 1 && wide != 5 && wide != 7;
+  return c.whole && c.parts == 1 && c.prefix == 0 && has_whole_kernels(c.part_width / 8);
 }
 /// Calls use(bool_constant): whether that is so, and `is_exact`.
 template <int Wide, class Use>
 void dispatch_whole(const StreamColumns& columns, bool is_exact, Use use) {
-  if constexpr (Wide > 1 && Wide != 5 && Wide != 7)
+  if constexpr (has_whole_kernels(Wide))
     if (is_whole(columns) && is_exact) return use(std::true_type());
   use(std::false_type());
 }

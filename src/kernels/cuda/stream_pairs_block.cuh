@@ -39,7 +39,7 @@ struct StreamPairs : StreamPairsMemory<T, Steps> {
         p(all.base.forward),
         g(p.geometry),
         block(g, g.padded_tokens / kRowTile),
-        // Of either the compiler makes better code.
+        // The same number, from where the compiler does better with it.
         tiles(Walks ? params.step.all_row_tiles : (g.tokens + kPairColumns - 1) / kPairColumns),
         warp(known_to_all_lanes(threadIdx.x % kThreads / 32)),
         lane_piece(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.piece(

@@ -148,18 +148,10 @@ struct StreamPairSums {
     store_vectors(params.base.dx, dx, own, 0);
     read_vectors(own, 1);
     wait_for_products<0>();
-    // Later than it could, so that the others' meetings come one by one.
+    // It could leave first here, too; this is the order that was measured.
     if constexpr (Walks)
       store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
     store_vectors(params.base.dy, dy, own, 1);
-  }
-
-  template <int Pieces>
-  __device__ static void clear(float (&c)[Pieces][4]) {
-#pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) c[piece][e] = 0.0F;
   }
 
   /// Adds an item times a part of its tile.
