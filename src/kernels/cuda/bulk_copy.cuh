@@ -124,6 +124,18 @@ __device__ inline void store_box(const CUtensorMap& map, const BoxPlace& at, con
       : "memory");
 #endif
 }
+/// The same, adding to what is there; numbers are rounded to the tensor's type.
+__device__ inline void add_box(const CUtensorMap& map, const BoxPlace& at, const void* from) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5, "
+      "%6}], [%1];\n"
+      "cp.async.bulk.commit_group;" ::"l"(reinterpret_cast<std::uint64_t>(&map)),
+      "r"(shared_address(from)), "r"(at.column), "r"(at.across), "r"(at.down), "r"(at.head),
+      "r"(at.image)
+      : "memory");
+#endif
+}
 /// Until all that this thread has started to write has been read: shared memory must last so long.
 __device__ inline void await_stored_boxes() {
 #if __CUDA_ARCH__ >= 900

@@ -6,8 +6,8 @@
 namespace sape2::kernels::cuda {
 
 /// What a warp keeps in shared memory beside tokens and table: `work` has its table values, which
-/// give way to positions, then the vectors' gradients; both make room for the scores' gradients and
-/// a place where rows are put in order. `bins` has the table values' gradients, as matrix loads
+/// give way to positions, then the vectors' gradients; both make room for the scores' gradients.
+/// `bins` has the table values' gradients, as matrix loads
 /// like them.
 template <class Lines>
 struct UsualWork {
@@ -15,13 +15,11 @@ struct UsualWork {
   static constexpr int kValuePitch = Lines::kWindow + (Lines::kSuffix ? 4 : 8);
   static constexpr int kLinePitch = Lines::kLong + 4;
   static constexpr int kScorePitch = 2 * Lines::kLong + 16;  // bytes
-  static constexpr int kRowPitch = 2 * kUsualHead + 16;
   static constexpr int kBinPitch = 2 * Lines::kWindow + 16;
 
   static constexpr int kGradients = 16 * kValuePitch * 4;  // where they begin
-  static constexpr int kStaging = 16 * kScorePitch;
-  static constexpr int kBytes =
-      round_up(std::max(kGradients + 16 * kLinePitch * 2, kStaging + 16 * kRowPitch), 128);
+  static constexpr int kScores = 16 * kScorePitch;  // where they end
+  static constexpr int kBytes = round_up(std::max(kGradients + 16 * kLinePitch * 2, kScores), 128);
   static constexpr int kBinBytes = 16 * kBinPitch;
 
   static_assert(kValuePitch >= kLinePitch);

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/stage_one_usual_back.cuh"
 #include "kernels/cuda/stage_one_usual_room.cuh"
-#include "kernels/cuda/stage_one_usual_rows.cuh"
+#include "kernels/cuda/stage_one_usual_tokens.cuh"
 
 #include <utility>
 
@@ -12,6 +12,7 @@ namespace sape2::kernels::cuda {
 struct UsualBackward {
   UsualGrid grid;
   bool second;           // it is the second launch
+  UsualMaps maps;
   StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
 };
 
@@ -26,7 +27,7 @@ inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
     std::swap(p.dgate_offset[0], p.dgate_offset[1]);
   }
   const AxisLines& own = p.stage.axes[0];
-  return {UsualGrid(p.stage, own.chunks, own.chunk * own.group), axis == 1, p};
+  return {UsualGrid(p.stage, own.chunks, own.chunk * own.group), axis == 1, {}, p};
 }
 
 template <class T, class Lines>
@@ -36,18 +37,23 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   using Room = UsualBackwardRoom<Lines>;
   constexpr int kPieces = Lines::kPieces, kColumns = kUsualHead / 8;
   constexpr int kRow = kRowBytes<kUsualHead>, kTileRows = 16 * kRow;
-  extern __shared__ __align__(128) unsigned char usual_shared[];
-  unsigned char* const tokens = usual_shared;  // q, then k, in each buffer
-  unsigned char* const table = tokens + Room::kBuffers * Room::kTokenBytes;
-  unsigned char* const all_work = table + Lines::kTableBytes;
+  extern __shared__ __align__(kSharedAlignment) unsigned char usual_shared[];
+  unsigned char* const table = usual_shared + Room::kBuffers * Room::kTokenBytes;
+  unsigned char* const all_staging = table + Lines::kTableBytes;
+  unsigned char* const all_work =
+      all_staging + (Room::kOwnStaging ? Lines::kWarps * Room::kStagingBytes : 0);
+  static_assert((Room::kTokenBytes / 2 | Lines::kTableBytes) % kSharedAlignment == 0);
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
   const StageOneParams& p = params.all.stage;
   const UsualBlock block(p, 0, params.grid);
   using Sums = UsualSums<Lines>;
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
-  unsigned char* const all_old_rows = all_bins.data + Lines::kWarps * Work::kBinBytes;
-  Sums sums(all_work, all_old_rows + (Room::kOldRows ? Lines::kTileBytes : 0));
+  unsigned char* const sums_own = all_bins.data + Lines::kWarps * Work::kBinBytes;
+  Sums sums(all_work, sums_own);
+  const UsualTokens<T, Lines, Room::kBuffers> tokens{
+      usual_shared, reinterpret_cast<CopyBarrier*>(sums_own + sizeof(typename Sums::Own)), p, block,
+      params.maps};
   const AxisLines& axis = block.axis;
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
@@ -57,7 +63,11 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
-  unsigned char* const old_rows = all_old_rows + warp.index * kTileRows;
+  unsigned char* const staging = Room::kOwnStaging
+                                     ? all_staging + warp.index * Room::kStagingBytes
+                                     : aligned_shared(work + Work::kScores);
+  static_assert(Room::kOwnStaging ||
+                Work::kBytes >= Work::kScores + kSharedAlignment + Room::kStagingBytes);
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
   std::uint32_t q_at, k_at, source;  // in the buffer that is at work
@@ -103,14 +113,13 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
                make_float2(dscale, doffset), last ? params.all.dgate_scale[0] : nullptr,
                last ? params.all.dgate_offset[0] : nullptr);
   };
+  const auto free_staging = [] {
+    await_stored_boxes();
+    __syncwarp();
+  };
   // A launch begins before the one in front of it is done, and waits where it reads what that one
   // makes: the vectors' gradients, or just dq and dk.
   const bool gradients_are_old = params.second || params.all.gradients_are_old;
-  const auto load = [&](int line, int to) {
-    unsigned char* const q = tokens + to * Room::kTokenBytes;
-    load_lines<Lines>(q, UsualTensor<const T>(p.q, p, block), axis, line);
-    load_lines<Lines>(q + Lines::kTileBytes, UsualTensor<const T>(p.k, p, block), axis, line);
-  };
   const auto ask_for_gradients = [&](int line, bool wanted) {
     if (!gradients_are_old) {
       wait_for_previous();
@@ -118,46 +127,35 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     }
     gradients.ask(axis, line + warp.line, warp.own, wanted);
   };
-  load(block.first_line, 0);
-  commit_copies();
+  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
+  const int last_line = kKeepsTable ? block.last_line : block.first_line + params.grid.lines;
+  tokens.prepare();
+  if (block.first_line < last_line) tokens.load(block.first_line, 0);
   const UsualTable<T, Lines> table_rows(p, block, 0);
   if constexpr (Room::kAhead) ask_for_gradients(block.first_line, true);
   const UsualGates<Lines::kLong> gates(p, block.head);
   sums.prepare();
   table_rows.keep(table);
-  // Long lines' tables are summed up line by line, so all blocks of a cluster go on to the end.
-  const int last_line = kKeepsTable ? block.last_line : block.first_line + params.grid.lines;
   for (int line = block.first_line; line < last_line; line += Lines::kLines) {
     const int next_line = line + Lines::kLines;
     if (line > block.first_line) {
       __syncthreads();
-      if constexpr (!Room::kAhead) {
-        load(line, 0);
-        commit_copies();
-      }
+      if constexpr (!Room::kAhead) tokens.load(line, 0);
     }
     if constexpr (!Room::kAhead) ask_for_gradients(line, true);
-    const int buffer = Room::kAhead ? (line - block.first_line) / Lines::kLines % 2 : 0;
-    q_at = shared_address(tokens) + buffer * Room::kTokenBytes;
-    k_at = q_at + Lines::kTileBytes;
+    const int turn = (line - block.first_line) / Lines::kLines, buffer = turn % Room::kBuffers;
+    q_at = shared_address(tokens.q(buffer));
+    k_at = shared_address(tokens.k(buffer));
     source = p.first_from_q ? q_at : k_at;
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
       reinterpret_cast<uint4*>(bins)[i] = make_uint4(0, 0, 0, 0);
+    if constexpr (!Room::kOwnStaging) free_staging();
     gradients.keep(work);
-    wait_for_copies<0>();
+    tokens.await(turn);
     __syncthreads();
     const UsualTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
-    const auto fetch_old_rows = [&] {
-      wait_for_previous();
-      let_next_begin();
-      UsualRows<T>(all_dq, axis, line + warp.line, warp.own).fetch(old_rows);
-    };
-    if constexpr (!Room::kOldRows) prefetch_rows(all_dq, all_dk, axis, line + warp.line, warp.own);
-    if constexpr (Room::kOldRows && !Room::kFetchesLate) fetch_old_rows();
-    if constexpr (Room::kAhead) {
-      if (next_line < last_line) load(next_line, buffer ^ 1);
-      commit_copies();
-    }
+    if constexpr (Room::kAhead)
+      if (next_line < last_line) tokens.load(next_line, buffer ^ 1);
 
     float score[kPieces][4], gate[kPieces][4], d[kPieces][4];
     usual_scores<T>(score, q_at + rows + places.a, k_at + line_rows + places.b_rows);
@@ -183,7 +181,6 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       keep_positions<Lines>(work, position);
       __syncwarp();
     }
-    if constexpr (Room::kOldRows && Room::kFetchesLate) fetch_old_rows();
     // Steps beside sums hide each other's delays, where registers allow it.
     const auto spread = [&] { spread_over_bins<T, Lines>(work, bins, Lines::origin(warp.own)); };
     if constexpr (!Room::kAhead) spread();
@@ -206,28 +203,18 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     }
     if constexpr (Room::kAhead) spread();
 
-    UsualRows<T> dq(all_dq, axis, line + warp.line, warp.own);
-    UsualRows<T> dk(all_dk, axis, line + warp.line, warp.own);
-    if constexpr (!Room::kOldRows) {
-      wait_for_previous();
-      let_next_begin();
-      dq.read();
-    }
 #pragma unroll
     for (int i = 0; i < kPieces / 2; ++i)
       Padded<T>{work, Work::kScorePitch}.store(0, 16 * i, dscores[i]);
-    dk.read();
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
 #pragma unroll
     for (int i = 0; i < kPieces / 2; ++i)
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
-    if constexpr (Room::kOldRows) {
-      // The next lines, where they were asked for later, may take longer.
-      wait_for_copies<Room::kAhead && !Room::kFetchesLate>();
-      dq.take(old_rows);
-    }
-    dq.add(c, work + Work::kStaging, Work::kRowPitch);
+    wait_for_previous();
+    let_next_begin();
+    if constexpr (Room::kOwnStaging) free_staging();
+    add_to_rows<T>(params.maps.dq, all_dq, c, staging, block, line + warp.line, warp.own);
     if constexpr (Room::kAhead) ask_for_gradients(next_line, next_line < last_line);
     __syncthreads();
 
@@ -242,7 +229,9 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       load_turned(a.r, of_tile.b_rows(0) + warp.own * 2);
       multiply_add_columns(c, a, q_at + tile * kTileRows + places.b_columns);
     }
-    dk.add(c, work + Work::kStaging, Work::kRowPitch);
+    free_staging();
+    add_to_rows<T>(params.maps.dk, all_dk, c, staging, block, line + warp.line, warp.own);
+    if constexpr (!Room::kOwnStaging) free_staging();
 
     if (!kKeepsTable || next_line >= last_line) sums.leave_room();
     if constexpr (kKeepsTable) {
@@ -261,8 +250,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   if (kKeepsTable && block.first_line >= last_line) sums.leave_room();
   wait_for_previous();
   let_next_begin();
-  wait_for_copies<0>();
   if constexpr (kKeepsTable) store_sums(dtable, false, true);
+  await_stored_boxes();
 }
 
 template <class T>
@@ -271,12 +260,21 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
   if (p.gradients.plain || !complete || !is_usual(p.stage)) return false;
   if (!is_counted(p.stage.geometry, p.dq) || !is_counted(p.stage.geometry, p.dk)) return false;
   const auto& axes = p.stage.axes;
+  UsualBackward calls[2] = {usual_backward_of(p, 0), usual_backward_of(p, 1)};
+  bool are_mapped = true;
+  for (int axis = 0; axis < 2; ++axis)
+    dispatch_usual_lines(axes[axis], p.stage.span, [&](auto lines) {
+      auto& maps = calls[axis].maps;
+      are_mapped = are_mapped && make_token_maps<T, decltype(lines)>(p.stage, axes[axis], &maps) &&
+                   make_row_maps<T>(p, axes[axis], &maps);
+    });
+  if (!are_mapped) return false;
   for (int axis = 0; axis < 2; ++axis)
     dispatch_usual_lines(axes[axis], p.stage.span, [&](auto lines) {
       using Lines = decltype(lines);
       launch(usual_backward_kernel<T, Lines>, p.stage.geometry.batch_heads * axes[axis].chunks,
              {.cluster = axes[axis].cluster, .overlapping = true}, Lines::kThreads,
-             UsualBackwardRoom<Lines>::kBytes, stream, usual_backward_of(p, axis));
+             UsualBackwardRoom<Lines>::kBytes, stream, calls[axis]);
     });
   return true;
 }

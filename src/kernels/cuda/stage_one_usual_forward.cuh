@@ -10,6 +10,7 @@ struct UsualForward {
   int axis;  // the grid's first one
   StageOneParams stage;
   UsualOutputs to;
+  UsualMaps maps[2];  // by axis
 };
 
 /// Blocks that a multiprocessor should run at once.
@@ -45,7 +46,7 @@ __device__ void store_usual_vectors(T* to, const float (&vector)[Lines::kPieces]
 template <class T, class Lines, bool Near>
 __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
     usual_forward_kernel(const __grid_constant__ UsualForward params) {
-  extern __shared__ __align__(128) unsigned char usual_shared[];
+  extern __shared__ __align__(kSharedAlignment) unsigned char usual_shared[];
   if constexpr (!Near) {  // a call's first kernel
     wait_for_previous();
     let_next_begin();
@@ -58,7 +59,8 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
   const std::int64_t first = block.batch_head * g.padded_tokens;
   T* const vectors = static_cast<T*>(params.to.vectors[axis_index]) + first * width;
   [[maybe_unused]] float* const lengths = params.to.squared_lengths[axis_index] + first;
-  const UsualVectors<T, Lines> all(params.stage, block, axis_index, usual_shared);
+  const UsualVectors<T, Lines> all(params.stage, block, axis_index, params.maps[axis_index],
+                                   usual_shared);
   [[maybe_unused]] const Lane lane;
 
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
@@ -120,20 +122,26 @@ bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cu
   if (!is_usual(p)) return false;
   const bool near = to.shifts[0] != nullptr;
   const std::int64_t heads = p.geometry.batch_heads;
+  UsualMaps maps[2];
   for (int axis = 0; axis < 2;) {
+    bool are_mapped = true;
     dispatch_usual_lines(p.axes[axis], p.span, [&](auto lines) {
       using Lines = decltype(lines);
       constexpr int kBytes = UsualVectors<T, Lines>::kBytes;
       const UsualDivision<Lines> division(p, axis);
       const LaunchOptions options{.parts = division.both ? 2 : 1, .overlapping = true};
+      for (int own = axis; own <= axis + division.both; ++own)
+        are_mapped = are_mapped && make_token_maps<T, Lines>(p, p.axes[own], &maps[own]);
+      if (!are_mapped) return;
       if (near)
         launch(usual_shift_kernel<T, Lines>, heads, options, Lines::kThreads, kBytes, stream,
-               UsualShift{UsualGrid(p, 1, Lines::kLines), axis, p, to});
+               UsualShift{UsualGrid(p, 1, Lines::kLines), axis, p, to, {maps[0], maps[1]}});
       launch(near ? usual_forward_kernel<T, Lines, true> : usual_forward_kernel<T, Lines, false>,
              heads * division.blocks, options, Lines::kThreads, kBytes, stream,
-             UsualForward{UsualGrid(p, division.blocks, division.lines), axis, p, to});
+             UsualForward{UsualGrid(p, division.blocks, division.lines), axis, p, to, {maps[0], maps[1]}});
       axis += division.both ? 2 : 1;
     });
+    if (!are_mapped) return false;
   }
   return true;
 }

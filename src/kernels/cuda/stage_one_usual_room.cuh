@@ -13,17 +13,16 @@ struct UsualBackwardRoom {
   /// with them.
   static constexpr bool kAhead = Lines::kLong <= 32;
   static constexpr int kBuffers = kAhead ? 2 : 1;
-  /// Whether for dq as it was, which then comes while lines are at work, too.
-  static constexpr bool kOldRows = Lines::kLong < 64;
-  /// And whether not before positions are known, so that more is done by the time the launch before
-  /// is: along Span::between registers are too few for that.
-  static constexpr bool kFetchesLate = Lines::kSuffix;
+  /// Whether rows of dq and dk leave from a place of their own, not from one that others need next.
+  static constexpr bool kOwnStaging = Lines::kLong < 64;
+  static constexpr int kStagingBytes = 16 * kRowBytes<kUsualHead>;  // a warp's
 
   static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
   static constexpr int kBytes =
       kBuffers * kTokenBytes + Lines::kTableBytes +
       Lines::kWarps * (UsualWork<Lines>::kBytes + UsualWork<Lines>::kBinBytes) +
-      (kOldRows ? Lines::kTileBytes : 0) + sizeof(typename UsualSums<Lines>::Own);
+      (kOwnStaging ? Lines::kWarps * kStagingBytes : 0) + sizeof(typename UsualSums<Lines>::Own) +
+      kBuffers * sizeof(CopyBarrier);
   static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
 };
 

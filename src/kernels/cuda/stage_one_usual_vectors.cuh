@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/stage_one_usual_positions.cuh"
+#include "kernels/cuda/stage_one_usual_tokens.cuh"
 
 /// Axis vectors where sizes are known to the compiler.
 namespace sape2::kernels::cuda {
@@ -9,21 +10,29 @@ namespace sape2::kernels::cuda {
 template <class T, class Lines>
 struct UsualVectors {
   using Line = float[Lines::kPieces][4];
-  static constexpr int kValueBytes = Lines::kRows * Lines::kValuePitch * 4;
+  static constexpr int kValueBytes =
+      round_up(Lines::kRows * Lines::kValuePitch * 4, kSharedAlignment);
   static constexpr int kBytes = kValueBytes + 2 * Lines::kTileBytes + Lines::kTableBytes;
   static constexpr int kRow = kRowBytes<kUsualHead>;
 
   const StageOneParams& p;
   const UsualBlock& block;
   unsigned char* shared;
+  UsualTokens<T, Lines, 1> tokens;
   UsualWarp<Lines> warp;
   UsualGates<Lines::kLong> gates;
 
   /// Starts loading the block's first lines, then brings the table along.
   __device__ UsualVectors(const StageOneParams& params, const UsualBlock& own_block, int axis_index,
-                          unsigned char* own_shared)
-      : p(params), block(own_block), shared(own_shared) {
-    load(block.first_line);
+                          const UsualMaps& maps, unsigned char* own_shared)
+      : p(params),
+        block(own_block),
+        shared(own_shared),
+        // The last table values' row has a gap behind it, where their barrier has its place.
+        tokens{shared + kValueBytes, reinterpret_cast<CopyBarrier*>(shared + kValueBytes) - 1, p,
+               block, maps} {
+    tokens.prepare();
+    if (block.first_line < block.last_line) tokens.load(block.first_line, 0);
     const UsualTable<T, Lines> rows(p, block, axis_index);
     gates = UsualGates<Lines::kLong>(p, block.head);
     rows.keep(table());
@@ -31,18 +40,11 @@ struct UsualVectors {
 
   // Table values come first: what is no number reads beyond them.
   __device__ float* values() const { return reinterpret_cast<float*>(shared); }
-  __device__ unsigned char* q() const { return shared + kValueBytes; }
-  __device__ unsigned char* k() const { return q() + Lines::kTileBytes; }
-  __device__ unsigned char* table() const { return k() + Lines::kTileBytes; }
+  __device__ unsigned char* table() const { return tokens.k(0) + Lines::kTileBytes; }
 
   /// The warp's own part of them, free for others' use between one make and the next.
   __device__ float* own_values() const { return values() + warp.first_row * Lines::kValuePitch; }
 
-  __device__ void load(int line) const {
-    load_lines<Lines>(q(), UsualTensor<const T>(p.q, p, block), block.axis, line);
-    load_lines<Lines>(k(), UsualTensor<const T>(p.k, p, block), block.axis, line);
-    commit_copies();
-  }
   /// The vectors of a warp's patches in the lines from `line` on; zeros behind their ends, and for
   /// patches that do not exist. Starts loading the block's next lines as soon as nobody reads
   /// tokens any more.
@@ -50,22 +52,25 @@ struct UsualVectors {
     const AxisLines& axis = block.axis;
     const LanePlaces<kUsualHead> places;
     const Lane lane;
-    wait_for_copies<0>();
     __syncthreads();
+    tokens.await((line - block.first_line) / Lines::kLines);
+#if __CUDA_ARCH__ < 900
+    __syncthreads();
+#endif
 
     const std::uint32_t rows = warp.first_row * kRow;
+    const std::uint32_t q = shared_address(tokens.q(0)), k = shared_address(tokens.k(0));
     {
       Line score, gate;
-      usual_scores<T>(score, shared_address(q()) + rows + places.a,
-                      shared_address(k()) + rows - warp.own * kRow + places.b_rows);
+      usual_scores<T>(score, q + rows + places.a, k + rows - warp.own * kRow + places.b_rows);
       usual_positions<Lines>(vector, gate, score, gates, axis.length, warp.own);
     }
     usual_values<T, Lines::kWindow, Lines::kValuePitch>(
-        own_values(), shared_address(p.first_from_q ? q() : k()) + rows + places.a,
+        own_values(), (p.first_from_q ? q : k) + rows + places.a,
         shared_address(table()) + Lines::window(warp.own) * kRow + places.b_rows);
     if (line + Lines::kLines < block.last_line) {
       __syncthreads();
-      load(line + Lines::kLines);
+      tokens.load(line + Lines::kLines, 0);
     }
     __syncwarp();
     const float shift = kFloorShift + Lines::origin(warp.own);

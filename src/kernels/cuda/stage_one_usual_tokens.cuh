@@ -1,0 +1,137 @@
+#pragma once
+
+#include "kernels/cuda/bulk_copy.cuh"
+#include "kernels/cuda/stage_one_usual.cuh"
+#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/wgmma.cuh"
+
+/// Tokens of lines, where sizes are known to the compiler: on Hopper the copy engine brings them in
+/// and takes gradients out, a box at a time; elsewhere all threads do.
+namespace sape2::kernels::cuda {
+
+/// Lines of an axis, as the copy engine knows them: places along a line, then lines.
+struct UsualMaps {
+  CUtensorMap q, k;    // all lines that a block works on at once
+  CUtensorMap dq, dk;  // 16 places
+};
+
+/// Boxes of `along` places of `across` lines.
+template <class T>
+bool make_line_map(const ConstView& view, const Geometry& g, const AxisLines& axis, int along,
+                   int across, CUtensorMap* map) {
+  return make_tensor_map(
+      {.data = static_cast<const T*>(view.data) + g.prefix * view.token_stride,
+       .type = kMapType<T>,
+       .sizes = {kUsualHead, axis.length, axis.lines, g.heads, g.batch_heads / g.heads},
+       .strides = {axis.position_stride * view.token_stride, axis.line_stride * view.token_stride,
+                   view.head_stride, view.image_stride},
+       .box = {kUsualHead, along, across}},
+      map);
+}
+/// Maps of q and k; true where none are needed.
+template <class T, class Lines>
+bool make_token_maps(const StageOneParams& p, const AxisLines& axis, UsualMaps* maps) {
+  if (!is_hopper_code()) return true;
+  return make_line_map<T>(p.q, p.geometry, axis, Lines::kLong, Lines::kLines, &maps->q) &&
+         make_line_map<T>(p.k, p.geometry, axis, Lines::kLong, Lines::kLines, &maps->k);
+}
+
+/// Maps of dq and dk, likewise.
+template <class T>
+bool make_row_maps(const StageOneBackward& p, const AxisLines& axis, UsualMaps* maps) {
+  const auto map = [&](const View& view, CUtensorMap* to) {
+    return make_line_map<T>({view.data, view.image_stride, view.head_stride, view.token_stride},
+                            p.stage.geometry, axis, 16, 1, to);
+  };
+  return !is_hopper_code() || (map(p.dq, &maps->dq) && map(p.dk, &maps->dk));
+}
+
+/// Where a block's lines from `line` on begin, at `place`.
+__device__ inline BoxPlace line_box(const UsualBlock& block, int line, int place = 0) {
+  return {0, place, line, block.head, block.image};
+}
+
+/// q, then k, of the lines a block works on, in each of `Buffers` buffers by turns.
+template <class T, class Lines, int Buffers>
+struct UsualTokens {
+  static constexpr int kBufferBytes = 2 * Lines::kTileBytes;
+  unsigned char* data;
+  CopyBarrier* arrived;  // Buffers of them
+  const StageOneParams& p;
+  const UsualBlock& block;
+  const UsualMaps& maps;
+
+  __device__ unsigned char* q(int buffer) const { return data + buffer * kBufferBytes; }
+  __device__ unsigned char* k(int buffer) const { return q(buffer) + Lines::kTileBytes; }
+
+  /// Before the first load; all threads call it, and meet before they await.
+  __device__ void prepare() const {
+    if (threadIdx.x != 0) return;
+    for (int i = 0; i < Buffers; ++i) prepare_barrier(arrived + i);
+    publish_to_copy_engine();
+  }
+  /// Starts bringing in the lines from `line` on; what belongs to no patch becomes zeros. All
+  /// threads call it when nobody reads the buffer any more.
+  __device__ void load(int line, int buffer) const {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x != 0) return;
+    expect_bytes(arrived + buffer, kBufferBytes);
+    copy_box(q(buffer), maps.q, line_box(block, line), arrived + buffer);
+    copy_box(k(buffer), maps.k, line_box(block, line), arrived + buffer);
+#else
+    load_lines<Lines>(q(buffer), UsualTensor<const T>(p.q, p, block), block.axis, line);
+    load_lines<Lines>(k(buffer), UsualTensor<const T>(p.k, p, block), block.axis, line);
+    commit_copies();
+#endif
+  }
+  /// Until load number `turn` (0, 1, 2, …) is done; threads must meet before they look, too.
+  __device__ void await(int turn) const {
+#if __CUDA_ARCH__ >= 900
+    wait_for_boxes(arrived + turn % Buffers, turn / Buffers);
+#else
+    wait_for_copies<0>();
+#endif
+  }
+};
+
+/// Adds a result to 16 rows of a gradient, from `place` of `line` on, by way of a tile in shared
+/// memory, which is free again after await_stored_boxes. Rows have one owner a launch, so sums have
+/// one order.
+template <class T>
+__device__ void add_to_rows(const CUtensorMap& map, [[maybe_unused]] const UsualTensor<T>& to,
+                            const float (&c)[kUsualHead / 8][4], unsigned char* staging,
+                            const UsualBlock& block, int line, int place) {
+  const LanePlaces<kUsualHead> places;
+#if __CUDA_ARCH__ >= 900
+#pragma unroll
+  for (int i = 0; i < kUsualHead / 16; ++i)
+    store_fragment<T>(next_columns<kUsualHead>(shared_address(staging) + places.a, i),
+                      as_a<T>(c[2 * i], c[2 * i + 1]));
+  publish_to_matrix_unit();
+  __syncwarp();
+  if (is_chosen()) add_box(map, line_box(block, line, place), staging);
+#else
+  const Lane lane;
+#pragma unroll
+  for (int i = 0; i < 2 * kUsualHead / 8; ++i) {
+    const int piece = i / 2, half = i % 2;
+    *reinterpret_cast<std::uint32_t*>(staging + places.place(lane.g + 8 * half, piece) +
+                                      4 * lane.t) = pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
+  }
+  __syncwarp();
+  const int index = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = index / 8 + 4 * i;
+    if (line >= block.axis.lines || place + row >= block.axis.length) continue;
+    auto* const at = reinterpret_cast<uint4*>(
+        to.data + (line * to.across + (place + row) * to.along + index % 8 * 8));
+    const uint4 x = *reinterpret_cast<const uint4*>(staging + places.place(row, index % 8));
+    const uint4 old = __ldcg(at);
+    *at = make_uint4(add_pairs<T>(old.x, x.x), add_pairs<T>(old.y, x.y), add_pairs<T>(old.z, x.z),
+                     add_pairs<T>(old.w, x.w));
+  }
+#endif
+}
+
+}  // namespace sape2::kernels::cuda
