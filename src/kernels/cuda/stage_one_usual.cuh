@@ -73,6 +73,12 @@ struct UsualBlock {
     image = grid.heads.quotient(index);
     head = static_cast<int>(index) - image * grid.heads.value;
   }
+  /// Has all of it worked out here, before whatever is waited for next: what a launch is told comes
+  /// from far away at first.
+  __device__ void be_known() const {
+    asm volatile("" ::"r"(image), "r"(head), "l"(batch_head), "r"(first_line), "r"(last_line),
+                 "r"(axis.length), "r"(axis.lines));
+  }
 };
 
 /// A warp's place in its block.

@@ -6,8 +6,8 @@
 namespace sape2::kernels::cuda {
 
 /// What a warp keeps in shared memory beside tokens and table: `work` has its table values, which
-/// give way to positions, then the vectors' gradients; both make room for the scores' gradients.
-/// `bins` has the table values' gradients, as matrix loads
+/// give way to positions, then the vectors' gradients; both make room for the scores' gradients and
+/// a place where rows are put in order. `bins` has the table values' gradients, as matrix loads
 /// like them.
 template <class Lines>
 struct UsualWork {
@@ -18,8 +18,10 @@ struct UsualWork {
   static constexpr int kBinPitch = 2 * Lines::kWindow + 16;
 
   static constexpr int kGradients = 16 * kValuePitch * 4;  // where they begin
-  static constexpr int kScores = 16 * kScorePitch;  // where they end
-  static constexpr int kBytes = round_up(std::max(kGradients + 16 * kLinePitch * 2, kScores), 128);
+  // Behind the scores' gradients rows of dq are put in order.
+  static constexpr int kScores = 16 * kScorePitch, kRows = 16 * kRowBytes<kUsualHead>;
+  static constexpr int kBytes = round_up(
+      std::max(kGradients + 16 * kLinePitch * 2, kScores + kSharedAlignment - 128 + kRows), 128);
   static constexpr int kBinBytes = 16 * kBinPitch;
 
   static_assert(kValuePitch >= kLinePitch);

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   unsigned char* const table = usual_shared + Room::kBuffers * Room::kTokenBytes;
   unsigned char* const all_staging = table + Lines::kTableBytes;
   unsigned char* const all_work =
-      all_staging + (Room::kOwnStaging ? Lines::kWarps * Room::kStagingBytes : 0);
+      all_staging + (Room::kOwnStaging ? Lines::kWarps * Work::kRows : 0);
   static_assert((Room::kTokenBytes / 2 | Lines::kTableBytes) % kSharedAlignment == 0);
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
@@ -63,11 +63,9 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
-  unsigned char* const staging = Room::kOwnStaging
-                                     ? all_staging + warp.index * Room::kStagingBytes
-                                     : aligned_shared(work + Work::kScores);
-  static_assert(Room::kOwnStaging ||
-                Work::kBytes >= Work::kScores + kSharedAlignment + Room::kStagingBytes);
+  unsigned char* const dq_staging = aligned_shared(work + Work::kScores);
+  unsigned char* const dk_staging =
+      Room::kOwnStaging ? all_staging + warp.index * Work::kRows : dq_staging;
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
   std::uint32_t q_at, k_at, source;  // in the buffer that is at work
@@ -113,8 +111,9 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
                make_float2(dscale, doffset), last ? params.all.dgate_scale[0] : nullptr,
                last ? params.all.dgate_offset[0] : nullptr);
   };
+  // Until rows have left, but for those that left from dk's own place last.
   const auto free_staging = [] {
-    await_stored_boxes();
+    await_stored_boxes<Room::kOwnStaging ? 1 : 0>();
     __syncwarp();
   };
   // A launch begins before the one in front of it is done, and waits where it reads what that one
@@ -149,7 +148,6 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     source = p.first_from_q ? q_at : k_at;
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
       reinterpret_cast<uint4*>(bins)[i] = make_uint4(0, 0, 0, 0);
-    if constexpr (!Room::kOwnStaging) free_staging();
     gradients.keep(work);
     tokens.await(turn);
     __syncthreads();
@@ -213,8 +211,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
     wait_for_previous();
     let_next_begin();
-    if constexpr (Room::kOwnStaging) free_staging();
-    add_to_rows<T>(params.maps.dq, all_dq, c, staging, block, line + warp.line, warp.own);
+    add_to_rows<T>(params.maps.dq, all_dq, c, dq_staging, block, line + warp.line, warp.own);
     if constexpr (Room::kAhead) ask_for_gradients(next_line, next_line < last_line);
     __syncthreads();
 
@@ -230,8 +227,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       multiply_add_columns(c, a, q_at + tile * kTileRows + places.b_columns);
     }
     free_staging();
-    add_to_rows<T>(params.maps.dk, all_dk, c, staging, block, line + warp.line, warp.own);
-    if constexpr (!Room::kOwnStaging) free_staging();
+    add_to_rows<T>(params.maps.dk, all_dk, c, dk_staging, block, line + warp.line, warp.own);
+    free_staging();
 
     if (!kKeepsTable || next_line >= last_line) sums.leave_room();
     if constexpr (kKeepsTable) {

@@ -47,10 +47,6 @@ template <class T, class Lines, bool Near>
 __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
     usual_forward_kernel(const __grid_constant__ UsualForward params) {
   extern __shared__ __align__(kSharedAlignment) unsigned char usual_shared[];
-  if constexpr (!Near) {  // a call's first kernel
-    wait_for_previous();
-    let_next_begin();
-  }
   const auto& g = params.stage.geometry;
   const int axis_index = params.axis + blockIdx.y;
   const UsualBlock block(params.stage, axis_index, params.grid);
@@ -59,8 +55,13 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
   const std::int64_t first = block.batch_head * g.padded_tokens;
   T* const vectors = static_cast<T*>(params.to.vectors[axis_index]) + first * width;
   [[maybe_unused]] float* const lengths = params.to.squared_lengths[axis_index] + first;
-  const UsualVectors<T, Lines> all(params.stage, block, axis_index, params.maps[axis_index],
-                                   usual_shared);
+  UsualVectors<T, Lines> all(params.stage, block, params.maps[axis_index], usual_shared);
+  if constexpr (!Near) {  // a call's first kernel
+    block.be_known();
+    wait_for_previous();
+    let_next_begin();
+  }
+  all.begin(axis_index);
   [[maybe_unused]] const Lane lane;
 
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {

@@ -19,15 +19,16 @@ template <class T, class Lines>
 __global__ void __launch_bounds__(Lines::kThreads)
     usual_shift_kernel(const __grid_constant__ UsualShift params) {
   extern __shared__ __align__(kSharedAlignment) unsigned char usual_shared[];
-  wait_for_previous();  // a call's first kernel
-  let_next_begin();
   const int axis_index = params.axis + blockIdx.y;
   UsualBlock block(params.stage, axis_index, params.grid);
   const AxisLines& axis = block.axis;
   block.first_line = max(0, axis.lines - Lines::kLines) / 2;
   block.last_line = block.first_line + Lines::kLines;
-  const UsualVectors<T, Lines> vectors(params.stage, block, axis_index, params.maps[axis_index],
-                                       usual_shared);
+  UsualVectors<T, Lines> vectors(params.stage, block, params.maps[axis_index], usual_shared);
+  block.be_known();
+  wait_for_previous();  // a call's first kernel
+  let_next_begin();
+  vectors.begin(axis_index);
   float vector[Lines::kPieces][4];
   vectors.make(vector, block.first_line);
   __syncthreads();

@@ -13,15 +13,14 @@ struct UsualBackwardRoom {
   /// with them.
   static constexpr bool kAhead = Lines::kLong <= 32;
   static constexpr int kBuffers = kAhead ? 2 : 1;
-  /// Whether rows of dq and dk leave from a place of their own, not from one that others need next.
+  /// Whether rows of dk leave from a place of their own, not by way of work as those of dq do.
   static constexpr bool kOwnStaging = Lines::kLong < 64;
-  static constexpr int kStagingBytes = 16 * kRowBytes<kUsualHead>;  // a warp's
 
   static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
   static constexpr int kBytes =
       kBuffers * kTokenBytes + Lines::kTableBytes +
       Lines::kWarps * (UsualWork<Lines>::kBytes + UsualWork<Lines>::kBinBytes) +
-      (kOwnStaging ? Lines::kWarps * kStagingBytes : 0) + sizeof(typename UsualSums<Lines>::Own) +
+      (kOwnStaging ? Lines::kWarps * UsualWork<Lines>::kRows : 0) + sizeof(typename UsualSums<Lines>::Own) +
       kBuffers * sizeof(CopyBarrier);
   static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
 };

@@ -67,6 +67,7 @@ struct UsualTokens {
   /// Before the first load; all threads call it, and meet before they await.
   __device__ void prepare() const {
     if (threadIdx.x != 0) return;
+    prefetch_maps(maps.q, maps.k);
     for (int i = 0; i < Buffers; ++i) prepare_barrier(arrived + i);
     publish_to_copy_engine();
   }

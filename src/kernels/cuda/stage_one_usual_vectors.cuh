@@ -22,8 +22,8 @@ struct UsualVectors {
   UsualWarp<Lines> warp;
   UsualGates<Lines::kLong> gates;
 
-  /// Starts loading the block's first lines, then brings the table along.
-  __device__ UsualVectors(const StageOneParams& params, const UsualBlock& own_block, int axis_index,
+  /// Reads nothing yet that another launch may have made.
+  __device__ UsualVectors(const StageOneParams& params, const UsualBlock& own_block,
                           const UsualMaps& maps, unsigned char* own_shared)
       : p(params),
         block(own_block),
@@ -32,6 +32,9 @@ struct UsualVectors {
         tokens{shared + kValueBytes, reinterpret_cast<CopyBarrier*>(shared + kValueBytes) - 1, p,
                block, maps} {
     tokens.prepare();
+  }
+  /// Starts loading the block's first lines, then brings the table along.
+  __device__ void begin(int axis_index) {
     if (block.first_line < block.last_line) tokens.load(block.first_line, 0);
     const UsualTable<T, Lines> rows(p, block, axis_index);
     gates = UsualGates<Lines::kLong>(p, block.head);
