@@ -125,17 +125,6 @@ __device__ void load_lines(unsigned char* tile, const UsualTensor<const T>& from
   }
 }
 
-/// 16 bytes to memory if `wanted`, without a branch: what is stored is worked out beside other
-/// work.
-__device__ inline void store_16(void* to, const uint4& x, bool wanted) {
-  asm volatile(
-      "{.reg .pred p;\n"
-      "setp.ne.u32 p, %5, 0;\n"
-      "@p st.global.v4.u32 [%0], {%1, %2, %3, %4};}" ::"l"(to),
-      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(std::uint32_t(wanted))
-      : "memory");
-}
-
 /// The reachable rows of a head's table between zeros: read first, kept in shared memory, rounded,
 /// when there is time to wait for them.
 template <class T, class Lines>

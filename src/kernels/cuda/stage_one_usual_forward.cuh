@@ -11,35 +11,54 @@ struct UsualForward {
   StageOneParams stage;
   UsualOutputs to;
   UsualMaps maps[2];  // by axis
+  CUtensorMap vectors[2];
 };
 
 /// Blocks that a multiprocessor should run at once.
 template <class Lines>
 inline constexpr int kUsualForwardBlocks = Lines::kLong == 64 ? 3 : 6;
 
-/// The vectors of a warp's patches to memory, rounded and put in order by way of its own memory:
-/// each lane writes as many bytes at once as it can. `to`: of the head's first patch; the warp's
-/// first is at `place` of `line`.
+/// The vectors of a warp's patches to memory, rounded and put in order by way of its own memory,
+/// which is free again after await_stored_boxes. `to`: of the head's first patch; the warp's first
+/// is at `place` of `line`.
 template <class Lines, class T>
-__device__ void store_usual_vectors(T* to, const float (&vector)[Lines::kPieces][4],
-                                    const AxisLines& axis, int line, int place, int width,
-                                    unsigned char* own_memory) {
-  constexpr int kPieces = Lines::kPieces, kPitch = 2 * Lines::kLong + 16;
-  static_assert(kPitch <= Lines::kValuePitch * 4);
+__device__ void store_usual_vectors([[maybe_unused]] const CUtensorMap& map, [[maybe_unused]] T* to,
+                                    const float (&vector)[Lines::kPieces][4],
+                                    const UsualBlock& block, int line, int place,
+                                    [[maybe_unused]] int width, unsigned char* own_memory) {
+  constexpr int kPieces = Lines::kPieces, kPitch = 2 * Lines::kLong;
+  static_assert(16 * (kPitch + 16) + kSharedAlignment <= 16 * Lines::kValuePitch * 4);
   const int lane = threadIdx.x % 32;
+#if __CUDA_ARCH__ >= 900
+  // Swizzled as the copy engine has rows of 64 and 128 bytes.
+  constexpr int kTurn = kPitch == 128 ? 8 : kPitch == 64 ? 4 : 1;
+  unsigned char* const tile = aligned_shared(own_memory);
+  const int row = lane % 16, turn = row * kPitch / 128 % kTurn;
   __syncwarp();
 #pragma unroll
   for (int i = 0; i < kPieces / 2; ++i)
-    Padded<T>{own_memory, kPitch}.store(0, 16 * i, as_a<T>(vector[2 * i], vector[2 * i + 1]));
+    store_fragment<T>(shared_address(tile) + row * kPitch + ((2 * i + lane / 16) ^ turn) * 16,
+                      as_a<T>(vector[2 * i], vector[2 * i + 1]));
+  publish_to_matrix_unit();
+  __syncwarp();
+  if (is_chosen()) store_box(map, {0, place, line, int(block.batch_head), 0}, tile);
+#else
+  const Padded<T> padded{own_memory, kPitch + 16};
+  const AxisLines& axis = block.axis;
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kPieces / 2; ++i)
+    padded.store(0, 16 * i, as_a<T>(vector[2 * i], vector[2 * i + 1]));
   __syncwarp();
 #pragma unroll
   for (int sweep = 0; sweep < kPieces / 2; ++sweep) {
     const int row = (sweep * 32 + lane) / kPieces, piece = (sweep * 32 + lane) % kPieces;
     const int patch = line * axis.line_stride + (place + row) * axis.position_stride;
-    store_16(to + (patch * width + piece * 8),
-             *reinterpret_cast<const uint4*>(own_memory + row * kPitch + piece * 16),
-             line < axis.lines && place + row < axis.length && piece * 8 < width);
+    if (line < axis.lines && place + row < axis.length && piece * 8 < width)
+      *reinterpret_cast<uint4*>(to + (patch * width + piece * 8)) =
+          *reinterpret_cast<const uint4*>(padded.row(row) + piece * 8);
   }
+#endif
 }
 
 /// `Near`: made ready for distances, the launch before having found the shift.
@@ -80,8 +99,9 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
           lengths[token] = half ? squares.y : squares.x;
       }
     }
-    store_usual_vectors<Lines>(vectors + g.prefix * width, vector, axis, own_line, all.warp.own,
-                               width, reinterpret_cast<unsigned char*>(all.own_values()));
+    store_usual_vectors<Lines>(params.vectors[axis_index], vectors + g.prefix * width, vector,
+                               block, own_line, all.warp.own, width,
+                               reinterpret_cast<unsigned char*>(all.own_values()));
   }
   if constexpr (Near) {
     wait_for_previous();  // blocks without lines have not yet
@@ -91,6 +111,7 @@ __global__ void __launch_bounds__(Lines::kThreads, kUsualForwardBlocks<Lines>)
     clear_unused(g, vectors, width);
     if constexpr (Near) clear_unused(g, lengths, 1);
   }
+  await_stored_boxes();
 }
 
 /// How a forward launch divides its work: both axes at once where they are padded alike, and no
@@ -124,6 +145,7 @@ bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cu
   const bool near = to.shifts[0] != nullptr;
   const std::int64_t heads = p.geometry.batch_heads;
   UsualMaps maps[2];
+  CUtensorMap vectors[2];
   for (int axis = 0; axis < 2;) {
     bool are_mapped = true;
     dispatch_usual_lines(p.axes[axis], p.span, [&](auto lines) {
@@ -132,14 +154,16 @@ bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cu
       const UsualDivision<Lines> division(p, axis);
       const LaunchOptions options{.parts = division.both ? 2 : 1, .overlapping = true};
       for (int own = axis; own <= axis + division.both; ++own)
-        are_mapped = are_mapped && make_token_maps<T, Lines>(p, p.axes[own], &maps[own]);
+        are_mapped = are_mapped && make_token_maps<T, Lines>(p, p.axes[own], &maps[own]) &&
+                     make_line_vector_map<T>(to.vectors[own], p, p.axes[own], to.widths[own],
+                                             Lines::kLong, &vectors[own]);
       if (!are_mapped) return;
       if (near)
         launch(usual_shift_kernel<T, Lines>, heads, options, Lines::kThreads, kBytes, stream,
                UsualShift{UsualGrid(p, 1, Lines::kLines), axis, p, to, {maps[0], maps[1]}});
       launch(near ? usual_forward_kernel<T, Lines, true> : usual_forward_kernel<T, Lines, false>,
              heads * division.blocks, options, Lines::kThreads, kBytes, stream,
-             UsualForward{UsualGrid(p, division.blocks, division.lines), axis, p, to, {maps[0], maps[1]}});
+             UsualForward{UsualGrid(p, division.blocks, division.lines), axis, p, to, {maps[0], maps[1]}, {vectors[0], vectors[1]}});
       axis += division.both ? 2 : 1;
     });
     if (!are_mapped) return false;

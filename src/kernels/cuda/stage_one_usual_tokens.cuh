@@ -28,6 +28,22 @@ bool make_line_map(const ConstView& view, const Geometry& g, const AxisLines& ax
        .box = {kUsualHead, along, across}},
       map);
 }
+/// Boxes of 16 places' vectors, `entries` of each, in the kernels' own layout; true where none are
+/// needed.
+template <class T>
+bool make_line_vector_map(const void* vectors, const StageOneParams& p, const AxisLines& axis,
+                          int width, int entries, CUtensorMap* map) {
+  const Geometry& g = p.geometry;
+  const std::int64_t head = std::int64_t(g.padded_tokens) * width;
+  return !is_hopper_code() ||
+         make_tensor_map({.data = static_cast<const T*>(vectors) + std::int64_t(g.prefix) * width,
+                          .type = kMapType<T>,
+                          .sizes = {width, axis.length, axis.lines, g.batch_heads, 1},
+                          .strides = {axis.position_stride * width, axis.line_stride * width, head,
+                                      head * g.batch_heads},
+                          .box = {entries, 16, 1}},
+                         map);
+}
 /// Maps of q and k; true where none are needed.
 template <class T, class Lines>
 bool make_token_maps(const StageOneParams& p, const AxisLines& axis, UsualMaps* maps) {

@@ -68,6 +68,8 @@ struct UsualVectors {
       usual_scores<T>(score, q + rows + places.a, k + rows - warp.own * kRow + places.b_rows);
       usual_positions<Lines>(vector, gate, score, gates, axis.length, warp.own);
     }
+    await_stored_boxes();  // of vectors that left from there
+    __syncwarp();
     usual_values<T, Lines::kWindow, Lines::kValuePitch>(
         own_values(), (p.first_from_q ? q : k) + rows + places.a,
         shared_address(table()) + Lines::window(warp.own) * kRow + places.b_rows);
