@@ -5,13 +5,14 @@
 namespace sape2::kernels::cuda {
 
 /// The softmax of this lane's two rows. Weights are relative to a logit near the greatest so far;
-/// it moves only when a tile's weights become large, so tiles need no maximum of their own. Logits
-/// are times log2(e).
+/// it moves only when a tile's weights become large, so tiles need no maximum of their own. Before
+/// the first tile it is taken to be 0, which is good enough for most heads. Logits are times
+/// log2(e).
 struct LazySoftmax {
-  static constexpr float kLargest = 1024.0F;  // of a lane's sum over a tile
-  // What weights are relative to, −∞: nothing yet; its negative, for which the first tile's weights
-  // are not finite.
-  float top[2] = {-INFINITY, -INFINITY}, shift[2] = {INFINITY, INFINITY};
+  // Of a lane's sum over a tile, over the first one.
+  static constexpr float kLargest = 1024.0F, kSmallest = 1.0F / 16;
+  // What weights are relative to, −∞: nothing yet; its negative, ∞ where no weights shall be finite.
+  float top[2] = {-INFINITY, -INFINITY}, shift[2] = {0.0F, 0.0F};
   float sum[2] = {0.0F, 0.0F}, tile_sum[2][2];
 
   __device__ void begin_tile() {
@@ -28,6 +29,19 @@ struct LazySoftmax {
   __device__ bool overflows() const {
     return __any_sync(0xffffffffu, !(tile_sum[0][0] + tile_sum[0][1] <= kLargest) ||
                                        !(tile_sum[1][0] + tile_sum[1][1] <= kLargest));
+  }
+  /// Whether the first tile's are, because they are too small for those to come; else that is what
+  /// weights are relative to.
+  __device__ bool begins_badly() {
+    bool fits = true;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float whole = tile_sum[half][0] + tile_sum[half][1];
+      fits = fits && whole >= kSmallest && whole <= kLargest;
+    }
+    if (__any_sync(0xffffffffu, !fits)) return true;
+    top[0] = top[1] = 0.0F;
+    return false;
   }
   /// Goes to the greatest logit so far, given the greatest of this lane's in the tile, and has
   /// `out` follow.

@@ -126,7 +126,7 @@ struct StreamDistanceForward : StreamDistanceBlock<Steps> {
         clear_padding(scores, tile);
       }
       weigh(scores, length);
-      if (softmax.overflows()) {
+      if (tile == 0 ? softmax.begins_badly() : softmax.overflows()) {
         follow(scores, length);
         weigh(scores, length);
       }

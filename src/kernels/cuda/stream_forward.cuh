@@ -182,8 +182,8 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Tiles>)
     softmax.weigh_tile(weights, scores, terms);
     hold(weights);
   };
-  const auto finish_weights = [&] {
-    if (softmax.overflows()) {
+  const auto finish_weights = [&](auto first) {
+    if (decltype(first)::value ? softmax.begins_badly() : softmax.overflows()) {
       softmax.follow(scores, read_terms(), out);
       softmax.weigh_tile(weights, scores, read_terms());
     }
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Tiles>)
     wait_for_products<0>();
     hold(out);
     keep(fragments);
-    finish_weights();
+    finish_weights(std::false_type());
     __syncthreads();
   };
 
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, Wide, Tiles>)
     if (threadIdx.x == 0) keys.load_following();
   wait_for_products<0>();
   weigh(0, read_terms());
-  finish_weights();
+  finish_weights(std::true_type());
   __syncthreads();
   // Two at a time: which stage is whose is then known beforehand.
   static_assert(Layout::kKStages == 2 && Layout::kVStages == 2);
