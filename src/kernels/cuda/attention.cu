@@ -114,9 +114,11 @@ void biased_attention_backward(const AttentionInputs& in, const AxisVectors& vec
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     prepare_given<T>(geometry, vectors, form, scratch, stream);
-    attend_backward<T>(in, p, bias_form(form, vectors.sets), stream);
-    export_gradients<T>(geometry, sets, gradient_places(form, scratch),
-                        {vector_gradients.dx, vector_gradients.dy}, stream);
+    const auto leave = [&](const VectorGradients& made) {
+      export_gradients<T>(geometry, sets, gradient_places(form, scratch, made.wide),
+                          {vector_gradients.dx, vector_gradients.dy}, stream);
+    };
+    attend_backward<T>(in, p, bias_form(form, vectors.sets), stream, {leave});
   });
   SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
   sum_dgain(sums, geometry, backward.dgain, vector_gradients.dgain);

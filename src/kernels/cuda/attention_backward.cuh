@@ -280,9 +280,10 @@ void launch_attention_backward(const BackwardParams& p, cudaStream_t stream) {
 }
 
 template <class T>
-void attention_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream) {
+void attention_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream,
+                        const GoOn& go_on) {
   if constexpr (!kIsWide<T>)
-    if (stream_backward<T>(p, form, stream)) return;
+    if (stream_backward<T>(p, form, stream, go_on)) return;
   dispatch_head_size<T>(p.forward.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {
@@ -296,6 +297,8 @@ void attention_backward(const BackwardParams& p, BiasForm form, cudaStream_t str
         return launch_attention_backward<T, kSize, BiasForm::distance_pair>(p, stream);
     }
   });
+  const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
+  if (go_on.from) go_on.from({.wide = distance, .before_keys = false});
 }
 
 }  // namespace sape2::kernels::cuda

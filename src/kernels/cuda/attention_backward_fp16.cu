@@ -2,6 +2,6 @@
 
 namespace sape2::kernels::cuda {
 
-template void attention_backward<Fp16>(const BackwardParams&, BiasForm, cudaStream_t);
+template void attention_backward<Fp16>(const BackwardParams&, BiasForm, cudaStream_t, const GoOn&);
 
 }  // namespace sape2::kernels::cuda

@@ -79,10 +79,10 @@ inline VectorPlaces<void*> own_places(Form form, const VectorScratch& v) {
 }
 
 /// Where the attention kernels leave the vectors' gradients.
-inline VectorPlaces<const void*> gradient_places(Form form, const VectorScratch& v) {
+inline VectorPlaces<const void*> gradient_places(Form form, const VectorScratch& v, bool wide) {
   return {.axes = {v.gradients[0], v.gradients[1]},
           .widths = {v.widths[0], v.widths[1]},
-          .wide = form == Form::distance,
+          .wide = wide,
           .add_sets = form == Form::direct};
 }
 
@@ -96,10 +96,10 @@ void attend(const AttentionInputs& in, const AttentionParams& p, BiasForm form,
 
 template <class T>
 void attend_backward(const AttentionInputs& in, const BackwardParams& p, BiasForm form,
-                     cudaStream_t stream) {
+                     cudaStream_t stream, const GoOn& go_on = {}) {
   if constexpr (std::is_same_v<T, float>)
-    if (in.tf32) return attention_backward<Tf32>(p, form, stream);
-  attention_backward<T>(p, form, stream);
+    if (in.tf32) return attention_backward<Tf32>(p, form, stream, go_on);
+  attention_backward<T>(p, form, stream, go_on);
 }
 
 inline void sum_dgain(SumJobs& sums, const Geometry& g, const float* partials, float* dgain) {

@@ -88,6 +88,7 @@ struct StageOneBackward {
   VectorPlaces<const void*> gradients;
   View dq, dk;             // added to
   bool gradients_are_old;  // the launch before was still to add to dq or dk, but not to those
+  bool begins_dk;          // the first axis writes what it would add to dk; usual calls alone
   float* dtables[2];       // by axis: (clusters, sets, positions, head_size) partial sums, or null
   float* dgate_scale[2];   // by axis: (clusters) partial sums, or null
   float* dgate_offset[2];

@@ -50,6 +50,7 @@ struct BackwardParams {
   AttentionParams forward;
   ConstView out, dout;
   View dq, dk, dv;
+  bool adds_to_dk;  // of patches, in the direct form's streaming kernels
   // (batch_heads, tokens): dout · out; for the streaming kernels (batch_heads, padded_tokens),
   // log2(Σ e^logit) and that, ∞ and 0 in the padding: pairs, or 64 of one and 64 of the other at
   // distance.

@@ -37,6 +37,19 @@ StageOneParams stage_in_tiles(const AttentionInputs& in, const Geometry& g,
   return stage;
 }
 
+/// Whether sizes let stage 1's way back come before the keys' pass, which then adds to dk: both
+/// leave it to the copy engine.
+bool may_begin_dk(const AttentionInputs& in, Form form, const StageOneParams& stage) {
+  return form == Form::direct && in.dtype != DType::float32 && usual_sizes(stage) &&
+         is_hopper_code();
+}
+
+/// Where stage 1's partial sums may begin: attention needs the vectors no more, unless its last
+/// pass is still to come.
+std::size_t begin_of_sums(const Arena& arena, const VectorScratch& vectors, bool vectors_are_used) {
+  return vectors_are_used ? arena.place() : vectors.begin;
+}
+
 /// Memory the caller keeps from forward to backward, as large as the size function says.
 Arena kept_memory(const void* data) {
   return {const_cast<void*>(data), std::numeric_limits<std::size_t>::max()};
@@ -68,8 +81,10 @@ std::size_t sape2_attention_workspace(const AttentionInputs& in, const Encoding&
   const VectorScratch vectors(arena, kept ? elsewhere : arena, geometry, in.dtype, form,
                               sets_of(encoding), backward);
   if (backward) {
+    const auto stage = stage_in_tiles(in, geometry, encoding);
+    const auto begin = begin_of_sums(arena, vectors, may_begin_dk(in, form, stage));
     arena.return_to(vectors.first_gradients);
-    StageOneScratch(arena, stage_in_tiles(in, geometry, encoding), vectors.begin);
+    StageOneScratch(arena, stage, begin);
   }
   return arena.used();
 }
@@ -117,28 +132,35 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   const VectorScratch vectors(arena, are_kept ? kept : arena, geometry, in.dtype, form,
                               sets_of(encoding), true);
   const auto stage = stage_in_tiles(in, geometry, encoding);
+  const bool may_begin = may_begin_dk(in, form, stage);
+  const auto begin = begin_of_sums(arena, vectors, may_begin);
   arena.return_to(vectors.first_gradients);
-  const StageOneScratch partial(arena, stage, vectors.begin);
+  const StageOneScratch partial(arena, stage, begin);
 
   p.forward.vectors = vectors.view();
   p.delta = backward.delta;
   p.dx = vectors.gradients[0];
   p.dy = vectors.gradients[1];
   if (dgain != nullptr) p.dgain = backward.dgain;
-  auto back = stage_one_backward_params(stage, gradient_places(form, vectors), d.dq, d.dk,
-                                        encoding_gradients, partial);
-  back.gradients_are_old = form == Form::direct;  // the keys' pass has come since
   const auto stream = stream_of(launch);
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     if (!are_kept) prepare_sape2<T>(stage, form, vectors, stream);
-    attend_backward<T>(in, p, bias_form(form, stage.sets), stream);
-    stage_one_backward<T>(back, stream);
+    auto back = stage_one_backward_params(stage, gradient_places(form, vectors, false), d.dq, d.dk,
+                                          encoding_gradients, partial);
+    const auto go_back = [&](const VectorGradients& made) {
+      back.gradients.wide = made.wide;
+      back.gradients_are_old = form == Form::direct && !made.before_keys;  // whose pass came since
+      back.begins_dk = made.before_keys;
+      stage_one_backward<T>(back, stream);
+      SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
+      sum_dgain(sums, geometry, backward.dgain, dgain);
+      sum_stage_one(sums, stage, encoding, encoding_gradients, partial);
+      add_partial_sums(sums, stream);
+    };
+    attend_backward<T>(in, p, bias_form(form, stage.sets), stream,
+                       {go_back, may_begin && is_usual(back)});
   });
-  SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
-  sum_dgain(sums, geometry, backward.dgain, dgain);
-  sum_stage_one(sums, stage, encoding, encoding_gradients, partial);
-  add_partial_sums(sums, stream);
 }
 
 }  // namespace sape2::kernels::cuda

@@ -211,21 +211,6 @@ struct UsualPlace {
   }
 };
 
-/// Whether 32 bits count the elements of a head.
-template <class AnyView>
-bool is_counted(const Geometry& g, const AnyView& view) {
-  return g.padded_tokens * view.token_stride < 0x7fffffff;
-}
-
-/// Whether a call is usual but for its own outputs.
-inline bool is_usual(const StageOneParams& p) {
-  const auto& g = p.geometry;
-  if (!is_counted(g, p.q) || !is_counted(g, p.k)) return false;
-  for (const float* table : p.tables[0])
-    if (reinterpret_cast<std::uintptr_t>(table) % 16 != 0) return false;
-  return usual_sizes(p) && g.aligned && g.batch_heads > 0;
-}
-
 /// Calls use(UsualLines()) for an axis.
 template <class Use>
 void dispatch_usual_lines(const AxisLines& axis, Span span, Use use) {

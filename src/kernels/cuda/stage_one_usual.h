@@ -23,6 +23,27 @@ inline bool usual_sizes(const StageOneParams& p) {
   return exact && p.sets == 1 && usual_sizes(p.geometry);
 }
 
+/// Whether 32 bits count the elements of a head.
+template <class AnyView>
+bool is_counted(const Geometry& g, const AnyView& view) {
+  return g.padded_tokens * view.token_stride < 0x7fffffff;
+}
+
+/// Whether a call is usual, but for its type.
+inline bool is_usual(const StageOneParams& p) {
+  const auto& g = p.geometry;
+  if (!is_counted(g, p.q) || !is_counted(g, p.k)) return false;
+  for (const float* table : p.tables[0])
+    if (reinterpret_cast<std::uintptr_t>(table) % 16 != 0) return false;
+  return usual_sizes(p) && g.aligned && g.batch_heads > 0;
+}
+inline bool is_usual(const StageOneBackward& p) {
+  const auto& g = p.stage.geometry;
+  const bool complete = p.dq.data != nullptr && p.dk.data != nullptr;
+  return complete && !p.gradients.plain && is_counted(g, p.dq) && is_counted(g, p.dk) &&
+         is_usual(p.stage);
+}
+
 /// Where vectors go, by axis, in the inputs' type: (batch_heads, padded_tokens, width). Where
 /// shifts are given, (batch_heads, width) numbers of scratch, made ready for distances as
 /// near_vectors does, with their squared lengths (batch_heads, padded_tokens).

@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
     wait_for_previous();
     let_next_begin();
-    add_to_rows<T>(params.maps.dq, all_dq, c, dq_staging, block, line + warp.line, warp.own);
+    add_to_rows<T>(params.maps.dq, all_dq, c, dq_staging, block, line + warp.line, warp.own, false);
     if constexpr (Room::kAhead) ask_for_gradients(next_line, next_line < last_line);
     __syncthreads();
 
@@ -227,7 +227,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       multiply_add_columns(c, a, q_at + tile * kTileRows + places.b_columns);
     }
     free_staging();
-    add_to_rows<T>(params.maps.dk, all_dk, c, dk_staging, block, line + warp.line, warp.own);
+    add_to_rows<T>(params.maps.dk, all_dk, c, dk_staging, block, line + warp.line, warp.own,
+                   params.all.begins_dk && !params.second);
     free_staging();
 
     if (!kKeepsTable || next_line >= last_line) sums.leave_room();
@@ -253,9 +254,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
 
 template <class T>
 bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
-  const bool complete = p.dq.data != nullptr && p.dk.data != nullptr;
-  if (p.gradients.plain || !complete || !is_usual(p.stage)) return false;
-  if (!is_counted(p.stage.geometry, p.dq) || !is_counted(p.stage.geometry, p.dk)) return false;
+  if (!is_usual(p)) return false;
   const auto& axes = p.stage.axes;
   UsualBackward calls[2] = {usual_backward_of(p, 0), usual_backward_of(p, 1)};
   bool are_mapped = true;

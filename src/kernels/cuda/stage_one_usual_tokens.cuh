@@ -113,11 +113,12 @@ struct UsualTokens {
 
 /// Adds a result to 16 rows of a gradient, from `place` of `line` on, by way of a tile in shared
 /// memory, which is free again after await_stored_boxes. Rows have one owner a launch, so sums have
-/// one order.
+/// one order. `begins`: there is nothing yet; on Hopper alone.
 template <class T>
 __device__ void add_to_rows(const CUtensorMap& map, [[maybe_unused]] const UsualTensor<T>& to,
                             const float (&c)[kUsualHead / 8][4], unsigned char* staging,
-                            const UsualBlock& block, int line, int place) {
+                            const UsualBlock& block, int line, int place,
+                            [[maybe_unused]] bool begins) {
   const LanePlaces<kUsualHead> places;
 #if __CUDA_ARCH__ >= 900
 #pragma unroll
@@ -126,7 +127,10 @@ __device__ void add_to_rows(const CUtensorMap& map, [[maybe_unused]] const Usual
                       as_a<T>(c[2 * i], c[2 * i + 1]));
   publish_to_matrix_unit();
   __syncwarp();
-  if (is_chosen()) add_box(map, line_box(block, line, place), staging);
+  if (is_chosen()) {
+    const BoxPlace at = line_box(block, line, place);
+    begins ? store_box(map, at, staging) : add_box(map, at, staging);
+  }
 #else
   const Lane lane;
 #pragma unroll

@@ -193,7 +193,7 @@ inline StreamStep stream_step(const Geometry& g, std::int64_t blocks) {
 }
 
 template <class T, BiasForm Form>
-bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
+bool stream_backward_as(const BackwardParams& p, cudaStream_t stream, const GoOn& go_on) {
   if (!is_hopper_code()) return false;
   const auto& f = p.forward;
   const auto& g = f.geometry;
@@ -229,6 +229,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
        !make_vector_map<T>(p.dx, g, g.cols, v.width_x, 16, &s.dx, g.cols <= 32 ? 32 : 64) ||
        !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
+  const auto leave_vectors = [&](bool before_keys) {
+    if (go_on.from) go_on.from({.wide = false, .before_keys = before_keys});
+  };
   const int row_tiles = g.padded_tokens / kRowTile;
   dispatch_wide<Form>(s.columns, v, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
@@ -253,6 +256,9 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
                {.overlapping = true}, kThreads,
                spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
       });
+      // What begins dk ends with a small launch, which then goes on beside this one.
+      s.base.adds_to_dk = Form == BiasForm::direct && go_on.can_begin_dk;
+      if (s.base.adds_to_dk) leave_vectors(true);
       const auto keys = [&](auto exact) {
         launch(stream_keys_kernel<T, Form, decltype(exact)::value>, key_blocks,
                {.overlapping = true}, kThreads,
@@ -263,6 +269,7 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream) {
       keys(std::true_type());
     }
   });
+  if (!s.base.adds_to_dk) leave_vectors(false);
   return true;
 }
 
@@ -275,11 +282,12 @@ bool stream_forward(const AttentionParams& p, BiasForm form, cudaStream_t stream
 }
 
 template <class T>
-bool stream_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream) {
+bool stream_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream,
+                     const GoOn& go_on) {
   if (!suits_streaming(p.forward, form)) return false;
-  if (form == BiasForm::none) return stream_backward_as<T, BiasForm::none>(p, stream);
-  if (form == BiasForm::direct) return stream_backward_as<T, BiasForm::direct>(p, stream);
-  return stream_backward_as<T, BiasForm::distance>(p, stream);
+  if (form == BiasForm::none) return stream_backward_as<T, BiasForm::none>(p, stream, go_on);
+  if (form == BiasForm::direct) return stream_backward_as<T, BiasForm::direct>(p, stream, go_on);
+  return stream_backward_as<T, BiasForm::distance>(p, stream, go_on);
 }
 
 }  // namespace sape2::kernels::cuda

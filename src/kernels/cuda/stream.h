@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/stream_squares.h"
 
 #include <cuda.h>
@@ -56,6 +57,7 @@ inline constexpr int kStreamColumns = 64;
 template <class T>
 bool stream_forward(const AttentionParams& p, BiasForm form, cudaStream_t stream);
 template <class T>
-bool stream_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream);
+bool stream_backward(const BackwardParams& p, BiasForm form, cudaStream_t stream,
+                     const GoOn& go_on);
 
 }  // namespace sape2::kernels::cuda

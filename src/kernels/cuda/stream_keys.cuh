@@ -103,7 +103,8 @@ __global__ void __launch_bounds__(kThreads, 3)
                dout_arrived);
     }
   }
-  wait_for_previous();
+  // Unless stage 1's way back has come between.
+  if (!params.base.adds_to_dk) wait_for_previous();
   if (warp == 0 && is_chosen()) load_notes(0, 0);
   const auto load_following = [&] {
 #pragma unroll
@@ -239,7 +240,10 @@ __global__ void __launch_bounds__(kThreads, 3)
     keep(dfragments);
     make_fragments(tile);
   }
-  if constexpr (kDirect) let_next_begin();
+  if constexpr (kDirect) {
+    wait_for_previous();
+    let_next_begin();
+  }
   hold(dv);
   hold(dk);
   begin_products();
@@ -251,13 +255,14 @@ __global__ void __launch_bounds__(kThreads, 3)
 
   __syncthreads();  // nobody reads k and v any more
   const auto store = [&](const View& view, const CUtensorMap& map, const CUtensorMap& prefix_map,
-                         const Tile<T>& tile, const float(&c)[8][4], float factor) {
+                         const Tile<T>& tile, const float(&c)[8][4], float factor, bool adds) {
     store_rows(view, tile, c, factor, [&](int first) {
+      if (adds && !by_prefix) return add_box(map, own_box(first), tile.data + first * 128);
       store_box(by_prefix ? prefix_map : map, own_box(first), tile.data + first * 128);
     });
   };
-  store(params.base.dk, params.dk, params.dk_prefix, k_rows, dk, p.scale);
-  store(params.base.dv, params.dv, params.dv_prefix, v_rows, dv, 1.0F);
+  store(params.base.dk, params.dk, params.dk_prefix, k_rows, dk, p.scale, params.base.adds_to_dk);
+  store(params.base.dv, params.dv, params.dv_prefix, v_rows, dv, 1.0F, false);
   await_stored_boxes();
 #endif
 }

@@ -228,14 +228,14 @@ struct StreamPairSums {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float whole = c[kVectorPieces][2 * half];
-      float* const to = vector_row(static_cast<float*>(gradients), half, width);
+      T* const to = vector_row(static_cast<T*>(gradients), half, width);
 #pragma unroll
       for (int piece = 0; piece < kVectorPieces; ++piece) {
         const int entry = piece * 8 + 2 * pairs.quad();
         const float2 u = unpack<T>(own[piece][half]);
-        const float2 gradient = make_float2(factor * (whole * u.x - c[piece][2 * half]),
-                                            factor * (whole * u.y - c[piece][2 * half + 1]));
-        if (entry < width) *reinterpret_cast<float2*>(to + entry) = gradient;
+        const std::uint32_t gradient = pack<T>(factor * (whole * u.x - c[piece][2 * half]),
+                                               factor * (whole * u.y - c[piece][2 * half + 1]));
+        if (entry < width) *reinterpret_cast<std::uint32_t*>(to + entry) = gradient;
       }
     }
   }
