@@ -9,8 +9,8 @@ namespace sape2::kernels::cuda {
 /// the first tile it is taken to be 0, which is good enough for most heads. Logits are times
 /// log2(e).
 struct LazySoftmax {
-  // Of a lane's sum over a tile, over the first one.
-  static constexpr float kLargest = 1024.0F, kSmallest = 1.0F / 16;
+  // Of a lane's sum over a tile, so that each weight is a 16-bit number; over the first one.
+  static constexpr float kLargest = 32768.0F, kSmallest = 1.0F / 16;
   // What weights are relative to, −∞: nothing yet; its negative, ∞ where no weights shall be finite.
   float top[2] = {-INFINITY, -INFINITY}, shift[2] = {0.0F, 0.0F};
   float sum[2] = {0.0F, 0.0F}, tile_sum[2][2];
@@ -30,16 +30,12 @@ struct LazySoftmax {
     return __any_sync(0xffffffffu, !(tile_sum[0][0] + tile_sum[0][1] <= kLargest) ||
                                        !(tile_sum[1][0] + tile_sum[1][1] <= kLargest));
   }
-  /// Whether the first tile's are, because they are too small for those to come; else that is what
-  /// weights are relative to.
+  /// The same of the first tile's, which may also be too small for those to come. If neither, 0 is
+  /// what weights are relative to.
   __device__ bool begins_badly() {
-    bool fits = true;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float whole = tile_sum[half][0] + tile_sum[half][1];
-      fits = fits && whole >= kSmallest && whole <= kLargest;
-    }
-    if (__any_sync(0xffffffffu, !fits)) return true;
+    if (overflows() || __any_sync(0xffffffffu, tile_sum[0][0] + tile_sum[0][1] < kSmallest ||
+                                                   tile_sum[1][0] + tile_sum[1][1] < kSmallest))
+      return true;
     top[0] = top[1] = 0.0F;
     return false;
   }

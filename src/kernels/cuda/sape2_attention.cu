@@ -44,10 +44,13 @@ bool may_begin_dk(const AttentionInputs& in, Form form, const StageOneParams& st
          is_hopper_code();
 }
 
-/// Where stage 1's partial sums may begin: attention needs the vectors no more, unless its last
-/// pass is still to come.
-std::size_t begin_of_sums(const Arena& arena, const VectorScratch& vectors, bool vectors_are_used) {
-  return vectors_are_used ? arena.place() : vectors.begin;
+/// Stage 1's partial sums take the place of what attention needs no more; of the vectors, too,
+/// unless its last pass is still to come.
+StageOneScratch sums_of_stage_one(Arena& arena, const StageOneParams& stage,
+                                  const VectorScratch& vectors, bool vectors_are_used) {
+  const std::size_t end = arena.place();
+  arena.return_to(vectors_are_used ? end : vectors.first_gradients);
+  return {arena, stage, vectors_are_used ? end : vectors.begin};
 }
 
 /// Memory the caller keeps from forward to backward, as large as the size function says.
@@ -82,9 +85,7 @@ std::size_t sape2_attention_workspace(const AttentionInputs& in, const Encoding&
                               sets_of(encoding), backward);
   if (backward) {
     const auto stage = stage_in_tiles(in, geometry, encoding);
-    const auto begin = begin_of_sums(arena, vectors, may_begin_dk(in, form, stage));
-    arena.return_to(vectors.first_gradients);
-    StageOneScratch(arena, stage, begin);
+    sums_of_stage_one(arena, stage, vectors, !kept && may_begin_dk(in, form, stage));
   }
   return arena.used();
 }
@@ -133,9 +134,7 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
                               sets_of(encoding), true);
   const auto stage = stage_in_tiles(in, geometry, encoding);
   const bool may_begin = may_begin_dk(in, form, stage);
-  const auto begin = begin_of_sums(arena, vectors, may_begin);
-  arena.return_to(vectors.first_gradients);
-  const StageOneScratch partial(arena, stage, begin);
+  const auto partial = sums_of_stage_one(arena, stage, vectors, !are_kept && may_begin);
 
   p.forward.vectors = vectors.view();
   p.delta = backward.delta;

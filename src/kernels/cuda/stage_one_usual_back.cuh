@@ -37,16 +37,15 @@ struct UsualWork {
 };
 
 /// The vectors' gradients of this lane's two rows as pairs of 16-bit numbers: asked for, and kept
-/// in shared memory when there is time to wait for them. `Ahead`: there is none before; else
-/// float32 ones are rounded at once, which takes fewer registers.
-template <class T, class Lines, bool Ahead>
+/// in shared memory when there is time to wait for them.
+template <class T, class Lines>
 struct UsualGradients {
   using Work = UsualWork<Lines>;
   const unsigned char* data;  // of the head's first patch
   int width;
-  bool wide;                         // float32
-  uint2 numbers[2][Lines::kPieces];  // pairs in x, or of float32
-  int length[2];                     // of the rows that exist
+  bool wide;  // float32
+  std::uint32_t numbers[2][Lines::kPieces];
+  int length[2];  // of the rows that exist
 
   __device__ UsualGradients(const VectorPlaces<const void*>& from, const Geometry& g,
                             std::int64_t batch_head)
@@ -66,23 +65,19 @@ struct UsualGradients {
       length[half] = exists ? axis.length : 0;
     }
     if (wide) {
-      read<float2>(begin, step, [](uint2& to, float2 pair) {
-        to = make_uint2(__float_as_uint(pair.x), __float_as_uint(pair.y));
-      });
-      if constexpr (!Ahead) round();
+      read<float2>(begin, step, [](float2 pair) { return pack<T>(pair.x, pair.y); });
     } else {
-      read<std::uint32_t>(begin, step, [](uint2& to, std::uint32_t pair) { to.x = pair; });
+      read<std::uint32_t>(begin, step, [](std::uint32_t pair) { return pair; });
     }
   }
-  __device__ void keep(unsigned char* work) {
+  __device__ void keep(unsigned char* work) const {
     const Lane lane;
-    if (Ahead && wide) round();
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int piece = 0; piece < Lines::kPieces; ++piece) {
         const bool whole = piece * 8 + 2 * lane.t + 1 < length[half];
-        const std::uint32_t both = numbers[half][piece].x, pair = whole ? both : both & 0xffffu;
+        const std::uint32_t both = numbers[half][piece], pair = whole ? both : both & 0xffffu;
         reinterpret_cast<std::uint32_t*>(
             work + Work::kGradients)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2] =
             Work::turned(piece) ? pair << 16 | pair >> 16 : pair;
@@ -104,8 +99,8 @@ struct UsualGradients {
  private:
   /// All are read before the first is looked at. `begin`: the lane's first number; `step`: from
   /// patch to patch.
-  template <class Pair, class Put>
-  __device__ void read(int begin, int step, Put put) {
+  template <class Pair, class Round>
+  __device__ void read(int begin, int step, Round round) {
     const Lane lane;
     const auto* const from = reinterpret_cast<const Pair*>(data + begin * (sizeof(Pair) / 2));
 #pragma unroll
@@ -114,14 +109,8 @@ struct UsualGradients {
       for (int piece = 0; piece < Lines::kPieces; ++piece) {
         Pair pair{};
         if (piece * 8 + 2 * lane.t < length[half]) pair = from[half * 4 * step + piece * 4];
-        put(numbers[half][piece], pair);
+        numbers[half][piece] = round(pair);
       }
-  }
-  __device__ void round() {
-#pragma unroll
-    for (auto& line : numbers)
-#pragma unroll
-      for (uint2& pair : line) pair.x = pack<T>(__uint_as_float(pair.x), __uint_as_float(pair.y));
   }
 };
 

@@ -58,8 +58,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   const LanePlaces<kUsualHead> places;
   const UsualWarp<Lines> warp;
   const Lane lane;
-  UsualGradients<T, Lines, Room::kAhead> gradients(params.all.gradients, p.geometry,
-                                                   block.batch_head);
+  UsualGradients<T, Lines> gradients(params.all.gradients, p.geometry, block.batch_head);
 
   unsigned char* const work = all_work + warp.index * Work::kBytes;
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
@@ -131,7 +130,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
   tokens.prepare();
   if (block.first_line < last_line) tokens.load(block.first_line, 0);
   const UsualTable<T, Lines> table_rows(p, block, 0);
-  if constexpr (Room::kAhead) ask_for_gradients(block.first_line, true);
+  if (Room::kAhead && gradients_are_old) ask_for_gradients(block.first_line, true);
   const UsualGates<Lines::kLong> gates(p, block.head);
   sums.prepare();
   table_rows.keep(table);
@@ -148,7 +147,9 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     source = p.first_from_q ? q_at : k_at;
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
       reinterpret_cast<uint4*>(bins)[i] = make_uint4(0, 0, 0, 0);
-    gradients.keep(work);
+    // The first ones, if they are still in the making, come as late as they may.
+    const bool are_asked_for = !Room::kAhead || turn > 0 || gradients_are_old;
+    if (are_asked_for) gradients.keep(work);
     tokens.await(turn);
     __syncthreads();
     const UsualTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
@@ -163,6 +164,10 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       float* const values = reinterpret_cast<float*>(work);
       usual_values<T, Lines::kWindow, Work::kValuePitch>(values, source + rows + places.a,
                                                          window + places.b_rows);
+      if (!are_asked_for) {
+        ask_for_gradients(line, true);
+        gradients.keep(work);
+      }
       __syncwarp();
       const float* const own_values = values + lane.g * Work::kValuePitch;
 #pragma unroll
