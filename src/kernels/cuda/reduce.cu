@@ -58,8 +58,11 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
   if (blockIdx.x * kLanes * kWide >= outputs) return;
   const unsigned i = (blockIdx.x * kLanes + lane) * kWide, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;
-  wait_for_previous();
-  let_next_begin();
+  const auto let_others_begin = [] {
+    wait_for_previous();
+    let_next_begin();
+  };
+  if (!all.are_old) let_others_begin();
   Number sum{};
   if (i < outputs && element >= 0 && element < job.elements) {
     for (const PartialSums& part : job.parts) {
@@ -79,6 +82,7 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
     }
   }
   slices[slice][lane] = sum;
+  if (all.are_old) let_others_begin();
   __syncthreads();
   // A warp adds the slices of one lane.
   const unsigned part = threadIdx.x % kSlices, own_lane = threadIdx.x / kSlices;

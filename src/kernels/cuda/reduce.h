@@ -32,13 +32,14 @@ struct SumJobs {
   int count = 0;
   std::int64_t images = 0;
   int heads = 0;
+  bool are_old = false;  // the launch before makes none of the partial sums
 
   void add(const SumJob& job) {
     if (job.out != nullptr) jobs[count++] = job;
   }
 };
 
-/// Overlaps the kernel launched before, whose partial sums these are or who waited for theirs.
+/// Overlaps the kernel launched before, who waited for the one in front of it.
 void add_partial_sums(SumJobs jobs, cudaStream_t stream);
 
 }  // namespace sape2::kernels::cuda

@@ -142,6 +142,7 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   p.dy = vectors.gradients[1];
   if (dgain != nullptr) p.dgain = backward.dgain;
   const auto stream = stream_of(launch);
+  SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
   dispatch_type(in.dtype, [&](auto type) {
     using T = decltype(type);
     if (!are_kept) prepare_sape2<T>(stage, form, vectors, stream);
@@ -150,16 +151,15 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
     const auto go_back = [&](const VectorGradients& made) {
       back.gradients.wide = made.wide;
       back.gradients_are_old = form == Form::direct && !made.before_keys;  // whose pass came since
-      back.begins_dk = made.before_keys;
+      back.begins_dk = sums.are_old = made.before_keys;
       stage_one_backward<T>(back, stream);
-      SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
-      sum_dgain(sums, geometry, backward.dgain, dgain);
-      sum_stage_one(sums, stage, encoding, encoding_gradients, partial);
-      add_partial_sums(sums, stream);
     };
     attend_backward<T>(in, p, bias_form(form, stage.sets), stream,
                        {go_back, may_begin && is_usual(back)});
   });
+  sum_dgain(sums, geometry, backward.dgain, dgain);
+  sum_stage_one(sums, stage, encoding, encoding_gradients, partial);
+  add_partial_sums(sums, stream);
 }
 
 }  // namespace sape2::kernels::cuda

@@ -256,7 +256,7 @@ bool stream_backward_as(const BackwardParams& p, cudaStream_t stream, const GoOn
                {.overlapping = true}, kThreads,
                spread_evenly(blocks, StreamQueriesLayout<Form>::bytes(s.columns)), stream, s);
       });
-      // What begins dk ends with a small launch, which then goes on beside this one.
+      // What sums up stage 1's parts in the end then goes on beside this pass.
       s.base.adds_to_dk = Form == BiasForm::direct && go_on.can_begin_dk;
       if (s.base.adds_to_dk) leave_vectors(true);
       const auto keys = [&](auto exact) {
