@@ -37,7 +37,7 @@ __device__ Number sum_of_slice(const float* from, int slice, int count, Place pl
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int r = first + i * kSlices;
-      parts[i] = r < count ? *reinterpret_cast<const Number*>(from + place(r)) : Number{};
+      parts[i] = r < count ? __ldcg(reinterpret_cast<const Number*>(from + place(r))) : Number{};
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) add(sum, parts[i]);
@@ -58,11 +58,10 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
   if (blockIdx.x * kLanes * kWide >= outputs) return;
   const unsigned i = (blockIdx.x * kLanes + lane) * kWide, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;
-  const auto let_others_begin = [] {
+  if (!all.are_old) {
     wait_for_previous();
     let_next_begin();
-  };
-  if (!all.are_old) let_others_begin();
+  }
   Number sum{};
   if (i < outputs && element >= 0 && element < job.elements) {
     for (const PartialSums& part : job.parts) {
@@ -82,7 +81,6 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
     }
   }
   slices[slice][lane] = sum;
-  if (all.are_old) let_others_begin();
   __syncthreads();
   // A warp adds the slices of one lane.
   const unsigned part = threadIdx.x % kSlices, own_lane = threadIdx.x / kSlices;
@@ -91,6 +89,9 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
   for (int step = 16; step > 0; step /= 2) add(sum, from_lane(sum, step));
   const unsigned own = (blockIdx.x * kLanes + own_lane) * kWide;
   if (part == 0 && own < outputs) *reinterpret_cast<Number*>(job.out + own) = sum;
+  // The next launch takes it that all before this one is done. One block is enough to see to that,
+  // and others need not keep their place.
+  if (all.are_old && blockIdx.x == 0 && blockIdx.y == 0) wait_for_previous();
 }
 
 __global__ void __launch_bounds__(kLanes* kSlices) sum_kernel(const __grid_constant__ SumJobs all) {
