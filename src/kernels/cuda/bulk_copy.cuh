@@ -136,8 +136,8 @@ __device__ inline void add_box(const CUtensorMap& map, const BoxPlace& at, const
       : "memory");
 #endif
 }
-/// Until all that this thread has started to write, but for the last `Pending` boxes, has been read:
-/// shared memory must last so long.
+/// Until all that this thread has started to write, but for the last `Pending` boxes, has been
+/// read: shared memory must last so long.
 template <int Pending = 0>
 __device__ void await_stored_boxes() {
 #if __CUDA_ARCH__ >= 900

@@ -11,7 +11,8 @@ namespace sape2::kernels::cuda {
 struct LazySoftmax {
   // Of a lane's sum over a tile, so that each weight is a 16-bit number; over the first one.
   static constexpr float kLargest = 32768.0F, kSmallest = 1.0F / 16;
-  // What weights are relative to, −∞: nothing yet; its negative, ∞ where no weights shall be finite.
+  // What weights are relative to, −∞: nothing yet; its negative, ∞ where no weights shall be
+  // finite.
   float top[2] = {-INFINITY, -INFINITY}, shift[2] = {0.0F, 0.0F};
   float sum[2] = {0.0F, 0.0F}, tile_sum[2][2];
 

@@ -276,8 +276,9 @@ void stage_one_backward(const StageOneBackward& all, cudaStream_t stream) {
   if constexpr (!kIsWide<T>)
     if (usual_stage_one_backward<T>(all, stream)) return;
   if (all.begins_dk)
-    throw Error("CUDA: the copy engine refuses the strides of q, k or their gradients; pass "
-                "contiguous tensors");
+    throw Error(
+        "CUDA: the copy engine refuses the strides of q, k or their gradients; pass "
+        "contiguous tensors");
   StageOneBackward p = all;
   auto& axes = p.stage.axes;
   for (auto& axis : axes) dissolve_clusters(axis);

@@ -11,8 +11,9 @@ namespace sape2::kernels::cuda {
 
 struct UsualBackward {
   UsualGrid grid;
-  bool second;           // it is the second launch
+  bool second;  // it is the second launch
   UsualMaps maps;
+  CUtensorMap dq, dk;    // 16 places
   StageOneBackward all;  // the launch's axis as number 0, so that its numbers are known places
 };
 
@@ -27,7 +28,7 @@ inline UsualBackward usual_backward_of(StageOneBackward p, int axis) {
     std::swap(p.dgate_offset[0], p.dgate_offset[1]);
   }
   const AxisLines& own = p.stage.axes[0];
-  return {UsualGrid(p.stage, own.chunks, own.chunk * own.group), axis == 1, {}, p};
+  return {UsualGrid(p.stage, own.chunks, own.chunk * own.group), axis == 1, {}, {}, {}, p};
 }
 
 template <class T, class Lines>
@@ -150,8 +151,8 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
     // The first ones, if they are still in the making, come as late as they may.
     const bool are_asked_for = !Room::kAhead || turn > 0 || gradients_are_old;
     if (are_asked_for) gradients.keep(work);
-    tokens.await(turn);
     __syncthreads();
+    tokens.await(turn);
     const UsualTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
     if constexpr (Room::kAhead)
       if (next_line < last_line) tokens.load(next_line, buffer ^ 1);
@@ -216,7 +217,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
     wait_for_previous();
     let_next_begin();
-    add_to_rows<T>(params.maps.dq, all_dq, c, dq_staging, block, line + warp.line, warp.own, false);
+    add_to_rows<T>(params.dq, all_dq, c, dq_staging, block, line + warp.line, warp.own, false);
     if constexpr (Room::kAhead) ask_for_gradients(next_line, next_line < last_line);
     __syncthreads();
 
@@ -232,7 +233,7 @@ __global__ void __launch_bounds__(Lines::kThreads, UsualBackwardRoom<Lines>::kBl
       multiply_add_columns(c, a, q_at + tile * kTileRows + places.b_columns);
     }
     free_staging();
-    add_to_rows<T>(params.maps.dk, all_dk, c, dk_staging, block, line + warp.line, warp.own,
+    add_to_rows<T>(params.dk, all_dk, c, dk_staging, block, line + warp.line, warp.own,
                    params.all.begins_dk && !params.second);
     free_staging();
 
@@ -265,9 +266,11 @@ bool usual_stage_one_backward(const StageOneBackward& p, cudaStream_t stream) {
   bool are_mapped = true;
   for (int axis = 0; axis < 2; ++axis)
     dispatch_usual_lines(axes[axis], p.stage.span, [&](auto lines) {
-      auto& maps = calls[axis].maps;
-      are_mapped = are_mapped && make_token_maps<T, decltype(lines)>(p.stage, axes[axis], &maps) &&
-                   make_row_maps<T>(p, axes[axis], &maps);
+      auto& call = calls[axis];
+      are_mapped = are_mapped &&
+                   make_token_maps<T, decltype(lines)>(p.stage, axes[axis], &call.maps) &&
+                   make_row_map<T>(p.dq, p.stage, axes[axis], &call.dq) &&
+                   make_row_map<T>(p.dk, p.stage, axes[axis], &call.dk);
     });
   if (!are_mapped) return false;
   for (int axis = 0; axis < 2; ++axis)

@@ -163,7 +163,12 @@ bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cu
                UsualShift{UsualGrid(p, 1, Lines::kLines), axis, p, to, {maps[0], maps[1]}});
       launch(near ? usual_forward_kernel<T, Lines, true> : usual_forward_kernel<T, Lines, false>,
              heads * division.blocks, options, Lines::kThreads, kBytes, stream,
-             UsualForward{UsualGrid(p, division.blocks, division.lines), axis, p, to, {maps[0], maps[1]}, {vectors[0], vectors[1]}});
+             UsualForward{UsualGrid(p, division.blocks, division.lines),
+                          axis,
+                          p,
+                          to,
+                          {maps[0], maps[1]},
+                          {vectors[0], vectors[1]}});
       axis += division.both ? 2 : 1;
     });
     if (!are_mapped) return false;

@@ -20,8 +20,8 @@ struct UsualBackwardRoom {
   static constexpr int kBytes =
       kBuffers * kTokenBytes + Lines::kTableBytes +
       Lines::kWarps * (UsualWork<Lines>::kBytes + UsualWork<Lines>::kBinBytes) +
-      (kOwnStaging ? Lines::kWarps * UsualWork<Lines>::kRows : 0) + sizeof(typename UsualSums<Lines>::Own) +
-      kBuffers * sizeof(CopyBarrier);
+      (kOwnStaging ? Lines::kWarps * UsualWork<Lines>::kRows : 0) +
+      sizeof(typename UsualSums<Lines>::Own) + kBuffers * sizeof(CopyBarrier);
   static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
 };
 

@@ -9,13 +9,12 @@
 /// and takes gradients out, a box at a time; elsewhere all threads do.
 namespace sape2::kernels::cuda {
 
-/// Lines of an axis, as the copy engine knows them: places along a line, then lines.
+/// All lines of an axis that a block works on at once.
 struct UsualMaps {
-  CUtensorMap q, k;    // all lines that a block works on at once
-  CUtensorMap dq, dk;  // 16 places
+  CUtensorMap q, k;
 };
 
-/// Boxes of `along` places of `across` lines.
+/// Boxes of `along` places of `across` lines: places along a line lie next to each other.
 template <class T>
 bool make_line_map(const ConstView& view, const Geometry& g, const AxisLines& axis, int along,
                    int across, CUtensorMap* map) {
@@ -52,14 +51,13 @@ bool make_token_maps(const StageOneParams& p, const AxisLines& axis, UsualMaps* 
          make_line_map<T>(p.k, p.geometry, axis, Lines::kLong, Lines::kLines, &maps->k);
 }
 
-/// Maps of dq and dk, likewise.
+/// The map of 16 places of dq or dk, likewise.
 template <class T>
-bool make_row_maps(const StageOneBackward& p, const AxisLines& axis, UsualMaps* maps) {
-  const auto map = [&](const View& view, CUtensorMap* to) {
-    return make_line_map<T>({view.data, view.image_stride, view.head_stride, view.token_stride},
-                            p.stage.geometry, axis, 16, 1, to);
-  };
-  return !is_hopper_code() || (map(p.dq, &maps->dq) && map(p.dk, &maps->dk));
+bool make_row_map(const View& view, const StageOneParams& p, const AxisLines& axis,
+                  CUtensorMap* map) {
+  return !is_hopper_code() ||
+         make_line_map<T>({view.data, view.image_stride, view.head_stride, view.token_stride},
+                          p.geometry, axis, 16, 1, map);
 }
 
 /// Where a block's lines from `line` on begin, at `place`.
@@ -80,7 +78,7 @@ struct UsualTokens {
   __device__ unsigned char* q(int buffer) const { return data + buffer * kBufferBytes; }
   __device__ unsigned char* k(int buffer) const { return q(buffer) + Lines::kTileBytes; }
 
-  /// Before the first load; all threads call it, and meet before they await.
+  /// Before the first load; all threads call it.
   __device__ void prepare() const {
     if (threadIdx.x != 0) return;
     prefetch_maps(maps.q, maps.k);
@@ -101,12 +99,13 @@ struct UsualTokens {
     commit_copies();
 #endif
   }
-  /// Until load number `turn` (0, 1, 2, …) is done; threads must meet before they look, too.
+  /// Until load number `turn` (0, 1, 2, …) is done. The block has met since it was prepared.
   __device__ void await(int turn) const {
 #if __CUDA_ARCH__ >= 900
     wait_for_boxes(arrived + turn % Buffers, turn / Buffers);
 #else
     wait_for_copies<0>();
+    __syncthreads();
 #endif
   }
 };
@@ -137,7 +136,8 @@ __device__ void add_to_rows(const CUtensorMap& map, [[maybe_unused]] const Usual
   for (int i = 0; i < 2 * kUsualHead / 8; ++i) {
     const int piece = i / 2, half = i % 2;
     *reinterpret_cast<std::uint32_t*>(staging + places.place(lane.g + 8 * half, piece) +
-                                      4 * lane.t) = pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
+                                      4 * lane.t) =
+        pack<T>(c[piece][2 * half], c[piece][2 * half + 1]);
   }
   __syncwarp();
   const int index = threadIdx.x % 32;

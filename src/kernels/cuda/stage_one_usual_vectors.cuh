@@ -57,9 +57,6 @@ struct UsualVectors {
     const Lane lane;
     __syncthreads();
     tokens.await((line - block.first_line) / Lines::kLines);
-#if __CUDA_ARCH__ < 900
-    __syncthreads();
-#endif
 
     const std::uint32_t rows = warp.first_row * kRow;
     const std::uint32_t q = shared_address(tokens.q(0)), k = shared_address(tokens.k(0));
