@@ -213,6 +213,24 @@ TEST_P(CudaAttention, SeveralLinesABlock) {
   }
 }
 
+/// Forward and backward may not find their rows aligned alike in tiles either: one then takes the
+/// copy engine, and the other cannot.
+TEST_P(CudaAttention, RowsAlignedInOneDirectionOnly) {
+  Random random(31);
+  for (const auto [rows, cols, prefix] : {std::array{18, 20, 1}, {16, 32, 0}, {5, 48, 0}})
+    for (const auto form : {Form::direct, Form::distance})
+      for (const bool moves_together : {true, false}) {
+        Problem p;
+        p.shape = {1, 2, rows, cols, prefix, 64};
+        p.form = form;
+        p.span = form == Form::direct ? Span::between : Span::suffix;
+        p.positions = default_positions(p);
+        const auto problem = rounded_problem(filled(p, random), GetParam());
+        SCOPED_TRACE(described(problem));
+        expect_near(run_moved_on_gpu(problem, GetParam(), moves_together), problem, GetParam());
+      }
+}
+
 /// Grids whose squares of eight by eight are all there is, several of them beside and below each
 /// other, with rows that fill no tiles.
 TEST_P(CudaAttention, WholeGridsInSquares) {

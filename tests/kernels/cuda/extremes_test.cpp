@@ -159,6 +159,31 @@ TEST_P(CudaExtremes, MaskedKeysHaveNoWeight) {
     }
 }
 
+/// The softmax of heads in tiles begins as if logits were near 0: here they are far below or above,
+/// or come to be so behind the first tile of keys.
+TEST_P(CudaExtremes, LogitsFarFromZero) {
+  Random random(11);
+  for (const auto [first, rest] : {std::array{-40, -40}, {40, 40}, {-40, 40}, {40, -40}, {0, 20}})
+    for (const auto [rows, cols] : {std::array{18, 20}, {16, 32}, {24, 40}})
+      for (const int kind : {0, 1, 2}) {
+        Problem p;
+        p.shape = {1, 1, rows, cols, 0, 64};
+        p.has_bias = kind > 0;
+        p.has_tables = false;
+        p.has_gain = false;
+        p.form = kind == 1 ? Form::direct : Form::distance;
+        p = filled(p, random);
+        for (std::int64_t token = 0; token < p.shape.tokens(); ++token) {
+          p.q[token * 64] = 8;  // the scale is 1/8
+          p.k[token * 64] = token < 64 ? first : rest;
+        }
+        const auto problem = rounded_problem(p, GetParam());
+        SCOPED_TRACE(described(problem));
+        SCOPED_TRACE("logits near " + std::to_string(first) + ", then " + std::to_string(rest));
+        expect_near(run_on_gpu(problem, GetParam(), false), problem, GetParam());
+      }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CudaExtremes, all_types(), type_name);
 
 }  // namespace
