@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr int kPieces = kStreamColumns / 8;
-  // The tile by which the launch before is likely done.
-  constexpr int kSurelyFollows = 2;
+  // The tile by which the launch before is likely done, and nobody waits for it in vain.
+  constexpr int kTileOfWait = 2;
   // Aligned by the compiler: three blocks leave no room to do so here.
   extern __shared__ __align__(kSharedAlignment) unsigned char keys_memory[];
   const AttentionParams& p = params.base.forward;
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     } else {
       if (tile > 0 && tile + 1 < tiles && is_chosen()) load_dout(tile + 1);
       // The sums that follow find room where these blocks leave some, and need nothing of theirs.
-      if (kDirect && params.base.adds_to_dk && tile == kSurelyFollows) {
+      if (kDirect && params.base.adds_to_dk && tile == kTileOfWait) {
         wait_for_previous();
         let_next_begin();
       }
