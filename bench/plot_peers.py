@@ -79,9 +79,9 @@ def draw_panel(out, left, title, lines, bounds):
 
     names, colour = list(lines), colours(lines)
     ends = [place(*lines[name][0][-1][:2]) for name in names]
-    # A line that ends early is named above its end.
+    # A line that ends early is named above its end, where no other line is any more.
     early = [x < left + PANEL_WIDTH - 20 for x, _ in ends]
-    heights = spread([y - 90 if soon else y for (_, y), soon in zip(ends, early)], 15, TOP, TOP + PANEL_HEIGHT)
+    heights = spread([y - 175 if soon else y for (_, y), soon in zip(ends, early)], 15, TOP, TOP + PANEL_HEIGHT)
     for name, (end_x, end_y), height, soon in zip(names, ends, heights, early):
         points, partial = lines[name]
         ours = name.startswith("ours, sape2")
