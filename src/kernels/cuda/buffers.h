@@ -9,8 +9,8 @@ namespace sape2::kernels::cuda {
 /// memory of their own, and room for their gradients.
 struct VectorScratch {
   int own_sets = 1;  // the direct form adds sets up beforehand
-  // In the inputs' type; the distance form's float32, and before that the vectors themselves, not
-  // yet shifted and rounded, or in usual calls what they are shifted by.
+  // In the inputs' type; the distance form has room for float32, and before that the vectors
+  // themselves, not yet shifted and rounded, or in usual calls what they are shifted by.
   void* gradients[2] = {};
   std::size_t first_gradients = 0;  // where those of the first axis begin, behind the others
   std::size_t begin = 0;  // the workspace from here on is free once attention's passes are done

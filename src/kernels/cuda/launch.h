@@ -73,7 +73,8 @@ __device__ inline void wait_for_previous() {
 
 /// The next launch may begin when every block has called this or is done. Long blocks call it late
 /// or never: blocks of the next launch settle wherever there is room first, and are spread the less
-/// evenly the more of these are still at work.
+/// evenly the more of these are still at work. Where no block calls it, one that waits is enough:
+/// the launch is then done only after the one before it.
 __device__ inline void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

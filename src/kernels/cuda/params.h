@@ -55,7 +55,7 @@ struct BackwardParams {
   // log2(Σ e^logit) and that, ∞ and 0 in the padding: pairs, or 64 of one and 64 of the other at
   // distance.
   float* delta;
-  // As the vectors; the direct form has the inputs' type here too, the distance form float32.
+  // As the vectors, in the inputs' type; the distance form's float32, but of streaming kernels.
   void* dx;
   void* dy;
   float* dgain;  // (batch_heads, row tiles): partial sums; null: not wanted

@@ -150,7 +150,8 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
                                           encoding_gradients, partial);
     const auto go_back = [&](const VectorGradients& made) {
       back.gradients.wide = made.wide;
-      back.gradients_are_old = form == Form::direct && !made.before_keys;  // whose pass came since
+      // Made by the queries' pass, with the keys' pass since.
+      back.gradients_are_old = form == Form::direct && !made.before_keys;
       back.begins_dk = sums.are_old = made.before_keys;
       stage_one_backward<T>(back, stream);
     };

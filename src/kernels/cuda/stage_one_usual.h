@@ -54,7 +54,7 @@ struct UsualOutputs {
   float* shifts[2];
 };
 
-/// False, and nothing done, where a call is not usual.
+/// False where a call is not usual, or the copy engine refuses it: others must then do all of it.
 template <class T>
 bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cudaStream_t stream);
 template <class T>

@@ -29,7 +29,7 @@ __device__ void store_usual_vectors([[maybe_unused]] const CUtensorMap& map, [[m
   constexpr int kPieces = Lines::kPieces, kPitch = 2 * Lines::kLong;
   static_assert(16 * (kPitch + 16) + kSharedAlignment <= 16 * Lines::kValuePitch * 4);
   const int lane = threadIdx.x % 32;
-#if __CUDA_ARCH__ >= 900
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   // Swizzled as the copy engine has rows of 64 and 128 bytes.
   constexpr int kTurn = kPitch == 128 ? 8 : kPitch == 64 ? 4 : 1;
   unsigned char* const tile = aligned_shared(own_memory);
@@ -144,8 +144,8 @@ bool usual_stage_one_forward(const StageOneParams& p, const UsualOutputs& to, cu
   if (!is_usual(p)) return false;
   const bool near = to.shifts[0] != nullptr;
   const std::int64_t heads = p.geometry.batch_heads;
-  UsualMaps maps[2];
-  CUtensorMap vectors[2];
+  UsualMaps maps[2]{};
+  CUtensorMap vectors[2]{};
   for (int axis = 0; axis < 2;) {
     bool are_mapped = true;
     dispatch_usual_lines(p.axes[axis], p.span, [&](auto lines) {

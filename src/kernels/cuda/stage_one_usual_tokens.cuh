@@ -6,7 +6,8 @@
 #include "kernels/cuda/wgmma.cuh"
 
 /// Tokens of lines, where sizes are known to the compiler: on Hopper the copy engine brings them in
-/// and takes gradients out, a box at a time; elsewhere all threads do.
+/// and takes gradients out, a box at a time; elsewhere all threads do, in code for later GPUs too,
+/// for which the host makes no maps.
 namespace sape2::kernels::cuda {
 
 /// All lines of an axis that a block works on at once.
@@ -88,7 +89,7 @@ struct UsualTokens {
   /// Starts bringing in the lines from `line` on; what belongs to no patch becomes zeros. All
   /// threads call it when nobody reads the buffer any more.
   __device__ void load(int line, int buffer) const {
-#if __CUDA_ARCH__ >= 900
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     if (threadIdx.x != 0) return;
     expect_bytes(arrived + buffer, kBufferBytes);
     copy_box(q(buffer), maps.q, line_box(block, line), arrived + buffer);
@@ -101,7 +102,7 @@ struct UsualTokens {
   }
   /// Until load number `turn` (0, 1, 2, …) is done. The block has met since it was prepared.
   __device__ void await(int turn) const {
-#if __CUDA_ARCH__ >= 900
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     wait_for_boxes(arrived + turn % Buffers, turn / Buffers);
 #else
     wait_for_copies<0>();
@@ -119,7 +120,7 @@ __device__ void add_to_rows(const CUtensorMap& map, [[maybe_unused]] const Usual
                             const UsualBlock& block, int line, int place,
                             [[maybe_unused]] bool begins) {
   const LanePlaces<kUsualHead> places;
-#if __CUDA_ARCH__ >= 900
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #pragma unroll
   for (int i = 0; i < kUsualHead / 16; ++i)
     store_fragment<T>(next_columns<kUsualHead>(shared_address(staging) + places.a, i),

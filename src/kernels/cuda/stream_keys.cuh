@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, 3)
                arrived + slot);
     }
   };
-  // The launch before makes them.
+  // The queries' pass makes them, mostly the launch before.
   const auto load_notes = [&](int tile, int slot) {
     copy_box(keys_memory + Layout::kNotes + slot * Layout::kNoteBytes, params.notes,
              block.notes(tile * kRowTile, 2), arrived + slot);
