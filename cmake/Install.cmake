@@ -1,13 +1,19 @@
 # Installs headers, libraries and the CMake package behind find_package(sape2).
 include(CMakePackageConfigHelpers)
 
-# The one target users link: every library layer.
+# The one target users link: every library layer, so that whatever header they include links.
 add_library(sape2_all INTERFACE)
 set_target_properties(sape2_all PROPERTIES EXPORT_NAME sape2)
-target_link_libraries(sape2_all INTERFACE sape2_io sape2_nn sape2_ops)
+target_link_libraries(sape2_all INTERFACE sape2_serve sape2_explain sape2_study sape2_train sape2_data
+                                          sape2_io sape2_nn sape2_ops)
 add_library(sape2::sape2 ALIAS sape2_all)
 install(TARGETS sape2_all EXPORT sape2-targets)
 
+if(TARGET sape2_kernels_cuda)
+  set(SAPE2_HAVE_CUDA_KERNELS 1)
+else()
+  set(SAPE2_HAVE_CUDA_KERNELS 0)
+endif()
 set(SAPE2_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/sape2")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sape2" "${PROJECT_BINARY_DIR}/include/sape2"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
