@@ -1,0 +1,28 @@
+# `reference`: the public headers as HTML pages, in reference/html of the build folder. An undocumented
+# or misspelt parameter, or a reference to something that does not exist, is an error.
+find_package(Doxygen QUIET)
+if(NOT DOXYGEN_FOUND)
+  message(STATUS "doxygen is not installed: there is no target 'reference'")
+  return()
+endif()
+set(DOXYGEN_PROJECT_NAME "SaPE²")
+set(DOXYGEN_PROJECT_NUMBER "${PROJECT_VERSION}")
+set(DOXYGEN_PROJECT_BRIEF "Vision transformers whose position encoding looks at the image")
+set(DOXYGEN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/reference")
+set(DOXYGEN_STRIP_FROM_PATH "${PROJECT_SOURCE_DIR}/include")
+set(DOXYGEN_STRIP_FROM_INC_PATH "${PROJECT_SOURCE_DIR}/include")
+set(DOXYGEN_USE_MDFILE_AS_MAINPAGE "${PROJECT_SOURCE_DIR}/docs/reference.md")
+set(DOXYGEN_EXTRACT_ALL YES)  # a name that needs no comment still belongs to the reference
+set(DOXYGEN_WARN_IF_UNDOCUMENTED NO)
+set(DOXYGEN_WARN_AS_ERROR FAIL_ON_WARNINGS)
+set(DOXYGEN_HIDE_UNDOC_RELATIONS YES)
+set(DOXYGEN_GENERATE_TREEVIEW YES)
+set(DOXYGEN_DISABLE_INDEX YES)
+set(DOXYGEN_FULL_SIDEBAR YES)
+set(DOXYGEN_HTML_COLORSTYLE_HUE 210)
+set(DOXYGEN_HTML_COLORSTYLE_SAT 60)
+set(DOXYGEN_HAVE_DOT NO)
+set(DOXYGEN_QUIET YES)
+set(DOXYGEN_AUTOLINK_SUPPORT YES)
+doxygen_add_docs(reference "${PROJECT_SOURCE_DIR}/include/sape2" "${PROJECT_SOURCE_DIR}/docs/reference.md"
+                 COMMENT "Reference of the C++ headers")
