@@ -57,7 +57,7 @@ def main():
     near = bias[row * SIDE + column].view(SIDE, SIDE)
     near = near / near.max()
     panel = SIDE * CELL
-    width, height = 3 * panel + 2 * GAP + 40, panel + TOP + 40
+    width, height = 3 * panel + 2 * GAP + 40, panel + TOP + 60
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
            f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="white"/>']
 
@@ -83,8 +83,10 @@ def main():
     for index in (0, 1):
         x = 20 + (index + 1) * panel + index * GAP
         text(x + GAP / 2, TOP + panel / 2, "→", 30, fill="#566")
-    text(width / 2, height - 12, "Gates from queries and keys add up to positions; positions become vectors; "
-         "their distance is the bias: white is near, green is far.", 13, fill="#445")
+    text(width / 2, height - 32, "The paper’s form: gates from queries and keys add up to positions; positions become vectors; "
+         "their distance is the bias,", 13, fill="#445")
+    text(width / 2, height - 12, "white for none, green for much. It is added to the logits, so green patches gain "
+         "attention.", 13, fill="#445")
     out.append("</svg>")
     with open(sys.argv[2], "w") as file:
         file.write("\n".join(out) + "\n")
