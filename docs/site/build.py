@@ -26,8 +26,9 @@ PICTURES = {".png", ".svg", ".jpg"}
 
 
 def site_pages():
-    """The pages of the site; those beside tests explain the tests and stay in the tree."""
-    return [page for page in pages.pages() if "tests" not in page.relative_to(ROOT).parts]
+    """The pages of the site. Those beside tests explain the tests, python/README.md is the package's; they stay in
+    the tree."""
+    return [page for page in pages.pages() if page.relative_to(ROOT).parts[0] not in ("tests", "python")]
 
 
 def place_of(file):
@@ -107,6 +108,14 @@ def add_assets(folder):
     shutil.copytree(fonts, assets / "katex" / "fonts", ignore=shutil.ignore_patterns("*.ttf", "*.woff"))
 
 
+def rest_of_menu(menu):
+    """Pages that the menu of mkdocs.yml does not name, so that a new page is never out of reach."""
+    named = re.findall(r"'([^']+\.md)'", str(menu))
+    places = [str(place_of(page)) for page in site_pages()]
+    rest = [place for place in places if place not in named]
+    return [{"More": rest}] if rest else []
+
+
 def build(folder):
     try:
         import mkdocs.commands.build
@@ -125,6 +134,7 @@ def build(folder):
     for page in site_pages():
         stage.add_page(page)
     config = mkdocs.config.load_config(str(HERE / "mkdocs.yml"), docs_dir=str(staged), site_dir=str(folder / "site"))
+    config["nav"] += rest_of_menu(config["nav"])
     config["mdx_configs"]["toc"]["slugify"] = lambda heading, separator: pages.anchor(heading)
     mkdocs.commands.build.build(config)
 
