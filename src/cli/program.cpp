@@ -82,7 +82,9 @@ Program::Program() {
   // Options of the program may stand after the command; what is left over is reported below.
   app_.fallthrough();
   app_.allow_extras();
-  app_.footer("`sape2 COMMAND --help` tells more of a command.");
+  app_.footer(
+      "Start with `sape2 info` (this machine, all encodings) and `sape2 predict MODEL IMAGE`;\n"
+      "`sape2 COMMAND --help` explains a command. Trained models are in the folder models/.");
   for (const auto& command : commands_) {
     command->declare(*app_.add_subcommand(command->name(), command->summary()));
   }
