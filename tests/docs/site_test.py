@@ -27,13 +27,15 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, file):
         super().__init__()
-        self.links, self.places, self.words = [], set(), []
+        self.links, self.menu, self.places, self.words = [], [], set(), []
         self.feed(file.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
         for name, value in attributes:
             if name in ("href", "src") and tag != "link" or name == "href" and ("rel", "stylesheet") in attributes:
                 self.links.append(value)
+                if "md-nav__link" in (dict(attributes).get("class") or ""):
+                    self.menu.append(value)
             if name in ("id", "name"):
                 self.places.add(value)
 
@@ -61,7 +63,7 @@ class Site(unittest.TestCase):
             name = build.place_of(page)
             name = name.with_name({"README.md": "index.html"}.get(name.name, name.stem + ".html"))
             with self.subTest(page=str(page.relative_to(pages.ROOT))):
-                self.assertIn(str(name), start.links)
+                self.assertIn(str(name), start.menu)
 
     def test_every_link_leads_somewhere(self):
         faults = []
@@ -78,6 +80,13 @@ class Site(unittest.TestCase):
                     faults.append(f"{where} names no place")
         self.assertEqual(faults, [])
         self.assertGreater(sum(len(page.links) for page in self.pages.values()), 500)
+
+    def test_every_picture_is_the_trees(self):
+        pictures = [file for file in self.site.rglob("*") if file.suffix in build.PICTURES and "assets" not in file.parts]
+        self.assertGreater(len(pictures), 10)
+        for file in pictures:
+            with self.subTest(picture=file.name):
+                self.assertEqual(file.read_bytes(), (pages.ROOT / file.relative_to(self.site)).read_bytes())
 
     def test_nothing_is_fetched_from_elsewhere(self):
         fetched = r"<(?:script|img)[^>]*src=\"https?:[^\"]*|<link[^>]*rel=\"stylesheet\"[^>]*href=\"https?:[^\"]*"
