@@ -68,8 +68,9 @@ class Stage:
             self.add(file)
             new = os.path.relpath(place_of(file), place.parent)
             text = text.replace(f"]({target})", f"]({new}{mark}{fragment})")
-        # GitHub's fence for formulas; indented blocks and lists as GitHub reads them.
+        # What GitHub understands by itself: its fence for formulas, Markdown inside <details>.
         text = re.sub(r"^```math\n(.*?)^```$", r"$$\n\1$$", text, flags=re.S | re.M)
+        text = text.replace("<details>", "<details markdown>")
         self.write(place, text)
 
     def add(self, file):

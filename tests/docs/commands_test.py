@@ -1,11 +1,15 @@
-"""Every command line of `sape2` in the pages is one the program has: command, options, encodings.
+"""Every command line of `sape2` in the pages is one the program has: command, options, encodings. Blocks of shell
+that a page marks to be run are run.
 
 usage: commands_test.py SAPE2"""
 
+import os
+import pathlib
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import pages
@@ -45,6 +49,18 @@ class Commands(unittest.TestCase):
                     known = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", told.stdout)) | {"--threads"}
                     self.assertEqual([word for word in words if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known], [])
         self.assertGreater(count, 30)
+
+    def test_every_marked_block_of_shell_runs(self):
+        blocks = [block for page in pages.pages() for block in pages.blocks_to_run(page) if block.language == "sh"]
+        self.assertGreater(len(blocks), 0)
+        for block in blocks:
+            with self.subTest(page=block.page.name, block=block.name), tempfile.TemporaryDirectory() as folder:
+                for name in ("models", "examples"):  # the tree as a reader sees it, but writing leaves no traces
+                    os.symlink(pages.ROOT / name, pathlib.Path(folder) / name)
+                path = f"{pathlib.Path(SAPE2).parent}{os.pathsep}{os.environ['PATH']}"
+                ran = subprocess.run(["bash", "-euc", block.text], cwd=folder, capture_output=True, text=True,
+                                     env={**os.environ, "PATH": path})
+                self.assertEqual(ran.returncode, 0, ran.stderr)
 
     def test_every_encoding_in_code_style_is_known(self):
         names = {name for page in pages.pages()
