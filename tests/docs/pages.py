@@ -71,18 +71,19 @@ def links(text):
 
 
 class Block:
-    """A block of code that the page marks to be run: `<!-- run NAME -->` on the line before its fence."""
+    """A block of code that the page marks to be run: `<!-- run NAME -->` on the line before its fence, or
+    `<!-- run NAME after OTHER -->` if it goes on where another one ended."""
 
-    def __init__(self, page, name, language, text):
-        self.page, self.name, self.language, self.text = page, name, language, text
+    def __init__(self, page, name, after, language, text):
+        self.page, self.name, self.after, self.language, self.text = page, name, after, language, text
 
 
 def blocks_to_run(page):
     """The marked blocks of a page, in order."""
-    pattern = r"^( *)<!-- run ([a-z0-9_]+) -->\n+\1```(\w+)\n(.*?)^\1```[ \t]*$"
+    pattern = r"^( *)<!-- run ([a-z0-9_]+)(?: after ([a-z0-9_]+))? -->\n+\1```(\w+)\n(.*?)^\1```[ \t]*$"
     text = page.read_text(encoding="utf-8")
-    found = [Block(page, name, language, re.sub(rf"^{indent}", "", code, flags=re.M))
-             for indent, name, language, code in re.findall(pattern, text, flags=re.S | re.M)]
+    found = [Block(page, name, after, language, re.sub(rf"^{indent}", "", code, flags=re.M))
+             for indent, name, after, language, code in re.findall(pattern, text, flags=re.S | re.M)]
     marks = len(re.findall(r"^ *<!-- run ", text, flags=re.M))
     if marks != len(found):
         raise ValueError(f"{page}: {marks} marks <!-- run NAME -->, but {len(found)} blocks of code behind them")
