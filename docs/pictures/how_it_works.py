@@ -49,8 +49,7 @@ def green(value):
     return "#%02x%02x%02x" % tuple(round(a + (b - a) * value) for a, b in zip(near, far))
 
 
-def main():
-    torch.ops.load_library(sys.argv[1])
+def draw(path):
     region = regions()
     positions, bias = soft_positions(region)
     row, column = ORIGIN
@@ -88,9 +87,10 @@ def main():
     text(width / 2, height - 12, "white for none, green for much. It is added to the logits, so green patches gain "
          "attention.", 13, fill="#445")
     out.append("</svg>")
-    with open(sys.argv[2], "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(out) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    torch.ops.load_library(sys.argv[1])
+    draw(sys.argv[2])

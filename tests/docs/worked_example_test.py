@@ -12,6 +12,7 @@ import torch
 import pages
 
 sys.path.insert(0, str(pages.ROOT / "docs" / "pictures"))
+import how_it_works  # noqa: E402
 import method  # noqa: E402
 import worked_example  # noqa: E402
 
@@ -55,12 +56,13 @@ class WorkedExample(unittest.TestCase):
         words = " ".join(page.split())
         self.assertEqual([sentence for sentence in worked_example.sentences() if sentence not in words], [])
 
-    def test_the_figures_are_what_the_script_draws(self):
+    def test_the_figures_are_what_the_scripts_draw(self):
+        scripts = {"stages.svg": method.stages, "spans.svg": method.spans, "how_it_works.svg": how_it_works.draw}
         with tempfile.TemporaryDirectory() as folder:
-            for draw in (method.stages, method.spans):
-                drawn = pathlib.Path(folder) / f"{draw.__name__}.svg"
+            for name, draw in scripts.items():
+                drawn = pathlib.Path(folder) / name
                 draw(drawn)
-                kept = pages.ROOT / "docs" / "pictures" / drawn.name
+                kept = pages.ROOT / "docs" / "pictures" / name
                 self.assertEqual(drawn.read_text(encoding="utf-8"), kept.read_text(encoding="utf-8"))
 
 
