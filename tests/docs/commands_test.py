@@ -3,6 +3,7 @@ that a page marks to be run are run.
 
 usage: commands_test.py SAPE2"""
 
+import json
 import os
 import pathlib
 import re
@@ -61,6 +62,15 @@ class Commands(unittest.TestCase):
                 ran = subprocess.run(["bash", "-euc", block.text], cwd=folder, capture_output=True, text=True,
                                      env={**os.environ, "PATH": path})
                 self.assertEqual(ran.returncode, 0, ran.stderr)
+
+    def test_every_encoding_is_explained(self):
+        encodings = [encoding["name"] for encoding in json.loads(run("info", "--json").stdout)["encodings"]]
+        self.assertGreater(len(encodings), 10)
+        for page, title in (("README.md", "## The encodings"), ("docs/method.md", "## Every encoding")):
+            section = (pages.ROOT / page).read_text(encoding="utf-8").split(f"\n{title}\n")[1].split("\n## ")[0]
+            rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ")]
+            named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+            self.assertEqual(sorted(named), sorted(encodings), page)
 
     def test_every_encoding_in_code_style_is_known(self):
         names = {name for page in pages.pages()
