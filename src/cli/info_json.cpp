@@ -22,6 +22,18 @@ Json cuda_json(const MachineInfo& machine) {
   return {{"libtorch", machine.libtorch_cuda}, {"devices", devices}};
 }
 
+Json settings_json(const MachineInfo& machine) {
+  Json list = Json::array();
+  for (const base::AppliedSetting& setting : machine.settings) {
+    list.push_back({{"variable", setting.variable},
+                    {"value", setting.value},
+                    {"set_by", setting.set_by == base::SetBy::user ? "user" : "sape2"},
+                    {"in_time", setting.in_time},
+                    {"reason", setting.reason}});
+  }
+  return list;
+}
+
 Json components_json() {
   Json list = Json::array();
   for (const Component& component : components()) {
@@ -83,12 +95,21 @@ std::string info_json(const MachineInfo& machine) {
                   {"blas",
                    {{"name", machine.blas.name},
                     {"path", machine.blas.path},
+                    {"core", machine.blas.core},
                     {"threads", machine.blas.threads},
-                    {"slow", machine.blas.is_slow}}},
+                    {"slow", machine.blas.is_slow},
+                    {"narrow", machine.blas.is_narrow},
+                    {"gflops_per_thread", machine.thread_gflops}}},
                   {"cpu",
-                   {{"model", machine.cpu.model},
-                    {"cores", machine.cpu.cores},
-                    {"features", machine.cpu.features}}},
+                   {{"model", machine.cpu_model},
+                    {"family", machine.cpu.family},
+                    {"model_number", machine.cpu.model},
+                    {"cores", machine.cores},
+                    {"features", machine.cpu.names()},
+                    {"amx_announced", machine.cpu.amx_announced},
+                    {"amx_usable", machine.cpu.amx_usable},
+                    {"gflops_per_core", machine.core_gflops}}},
+                  {"settings", settings_json(machine)},
                   {"cuda", cuda_json(machine)},
                   {"components", components_json()},
                   {"encodings", encodings_json()},

@@ -33,7 +33,34 @@ std::string or_unknown(const std::string& text) {
 
 std::string blas_text(const BlasLibrary& blas) {
   const std::string place = blas.path.empty() ? "" : fmt::format(" ({})", blas.path);
-  return fmt::format("{}, {}{}", blas.name, counted(blas.threads, "thread"), place);
+  return fmt::format("{}, {}{}", with_kernels(blas), counted(blas.threads, "thread"), place);
+}
+
+std::string rate_text(const MachineInfo& machine) {
+  return fmt::format(
+      "{:.0f} GFLOP/s per thread in float32 matrix products; a core gives {:.0f} at most "
+      "(measured)",
+      machine.thread_gflops, machine.core_gflops);
+}
+
+std::string amx_text(const base::CpuFeatures& cpu) {
+  if (!cpu.amx_announced || cpu.amx_usable) return "";
+  return " (AMX is announced, but cannot be used)";
+}
+
+std::string setting_text(const base::AppliedSetting& setting) {
+  if (setting.set_by == base::SetBy::user) return "set by you";
+  return "set by sape2: " + setting.reason +
+         (setting.in_time ? "" : "; too late for this process, it holds for its children");
+}
+
+void add_settings(Rows& rows, const MachineInfo& machine) {
+  std::string title = "settings";
+  for (const base::AppliedSetting& setting : machine.settings) {
+    rows.push_back(
+        {title, fmt::format("{}={}, {}", setting.variable, setting.value, setting_text(setting))});
+    title.clear();
+  }
 }
 
 void add_cuda(Rows& rows, const MachineInfo& machine) {
@@ -77,16 +104,15 @@ void print_machine(const Terminal& terminal, const MachineInfo& machine) {
   Rows rows = {
       {"LibTorch", machine.libtorch},
       {"BLAS", blas_text(machine.blas)},
-      {"threads", fmt::format("{} of {}", machine.threads, counted(machine.cpu.cores, "core"))},
-      {"CPU", or_unknown(machine.cpu.model)},
-      {"", fmt::format("{}", fmt::join(machine.cpu.features, " "))}};
+      {"", rate_text(machine)},
+      {"threads", fmt::format("{} of {}", machine.threads, counted(machine.cores, "core"))},
+      {"CPU", fmt::format("{}, family {}, model {}", or_unknown(machine.cpu_model),
+                          machine.cpu.family, machine.cpu.model)},
+      {"", fmt::format("{}{}", fmt::join(machine.cpu.names(), " "), amx_text(machine.cpu))}};
+  add_settings(rows, machine);
   add_cuda(rows, machine);
   terminal.table(rows);
-  if (machine.blas.is_slow) {
-    terminal.warning(
-        "this is the reference BLAS, many times slower than an optimised one; install "
-        "libopenblas0-pthread");
-  }
+  warn_of_slow_blas(terminal, machine.blas);
 }
 
 void print_offers(const Terminal& terminal) {

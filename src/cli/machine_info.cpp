@@ -2,6 +2,7 @@
 
 #include "sape2/version.h"
 
+#include "cli/compute_rate.h"
 #include "cli/threads.h"
 
 #include <torch/version.h>
@@ -13,7 +14,12 @@ MachineInfo find_machine_info() {
           .libtorch = TORCH_VERSION,
           .threads = threads_in_use(),
           .blas = find_blas_library(),
-          .cpu = find_cpu_info(),
+          .thread_gflops = thread_gflops(),
+          .core_gflops = core_gflops(),
+          .cpu_model = base::cpu_model_name(),
+          .cores = base::usable_cores(),
+          .cpu = base::features_of(base::read_cpu()),
+          .settings = base::applied_settings(),
           .libtorch_cuda = libtorch_has_cuda(),
           .cuda_devices = find_cuda_devices()};
 }

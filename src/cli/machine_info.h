@@ -1,8 +1,10 @@
 #pragma once
 
+#include "sape2/base/cpu.h"
+#include "sape2/base/start_up.h"
+
 #include "cli/blas_library.h"
 #include "cli/components.h"
-#include "cli/cpu_info.h"
 #include "cli/cuda_devices.h"
 
 #include <string>
@@ -16,7 +18,12 @@ struct MachineInfo {
   std::string libtorch;
   int threads = 1;
   BlasLibrary blas;
-  CpuInfo cpu;
+  double thread_gflops = 0;  ///< of one thread in float32 matrix products, measured
+  double core_gflops = 0;    ///< what a core could give at most, measured
+  std::string cpu_model;     ///< as the maker calls it; empty where the system does not say
+  int cores = 1;             ///< that this process may use
+  base::CpuFeatures cpu;
+  std::vector<base::AppliedSetting> settings;
   bool libtorch_cuda = false;
   std::vector<CudaDevice> cuda_devices;
 };

@@ -1,6 +1,7 @@
-// The program proper is a library that is loaded here: OpenMP reads from the environment what idle
-// threads do when it is loaded itself, so that has to be settled before LibTorch comes in. By
-// default they spin, which takes the cores from our own threads; a policy the user has set is kept.
+// The program proper is a library that is loaded here: OpenMP and others below LibTorch read the
+// environment when they are loaded themselves, so that it has to be settled before.
+
+#include "sape2/base/start_up.h"
 
 #include "cli/program.h"
 
@@ -8,14 +9,13 @@
 #include <malloc.h>
 
 #include <cstdio>
-#include <cstdlib>
 
 int main(int count, char** arguments) {
   // Steps allocate the same large tensors again and again: memory that goes back to the system in
   // between would be cleared anew each time, which costs as much as some kernels.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
+  sape2::base::settle_environment();
   void* library = ::dlopen("libsape2_cli.so", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     std::fprintf(stderr, "sape2: cannot load the program: %s\n", ::dlerror());

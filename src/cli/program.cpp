@@ -1,12 +1,12 @@
 #include "cli/program.h"
 
+#include "sape2/base/cpu.h"
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/version.h"
 
 #include "cli/command.h"
-#include "cli/cpu_info.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
 #include "cli/whole_number.h"
@@ -70,7 +70,7 @@ class Program {
 
   CLI::App app_{"SaPE²: semantic-aware position encoding for vision transformers", "sape2"};
   std::vector<std::unique_ptr<Command>> commands_ = make_commands();
-  int threads_ = usable_cores();
+  int threads_ = base::usable_cores();
 };
 
 Program::Program() {

@@ -1,6 +1,6 @@
 #include "cli/threads.h"
 
-#include "cli/blas_library.h"
+#include "sape2/base/openblas.h"
 
 #include <ATen/Parallel.h>
 
@@ -8,7 +8,7 @@ namespace sape2::cli {
 
 void use_threads(int threads) {
   at::set_num_threads(threads);
-  set_blas_threads(threads);
+  base::set_blas_threads(threads);
 }
 
 int threads_in_use() {

@@ -30,17 +30,17 @@ std::string read_to_end(int descriptor) {
   return text;
 }
 
-[[noreturn]] void become_sape2(const std::vector<std::string>& arguments,
-                               const Environment& variables) {
+[[noreturn]] void become(const char* program, const std::vector<std::string>& arguments,
+                         const Environment& variables) {
   for (const auto& [name, value] : variables) {
     value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
   }
-  std::vector<char*> pointers = {const_cast<char*>(SAPE2_PROGRAM)};
+  std::vector<char*> pointers = {const_cast<char*>(program)};
   for (const std::string& argument : arguments) {
     pointers.push_back(const_cast<char*>(argument.c_str()));
   }
   pointers.push_back(nullptr);
-  ::execv(SAPE2_PROGRAM, pointers.data());
+  ::execv(program, pointers.data());
   ::_exit(127);
 }
 
@@ -53,13 +53,18 @@ int wait_for(pid_t process) {
 }  // namespace
 
 Outcome run_sape2(const std::vector<std::string>& arguments, const Environment& variables) {
+  return run_program(SAPE2_PROGRAM, arguments, variables);
+}
+
+Outcome run_program(const char* program, const std::vector<std::string>& arguments,
+                    const Environment& variables) {
   Pipe out, err;
   const pid_t process = ::fork();
   if (process == 0) {
     ::dup2(out.ends[1], STDOUT_FILENO);
     ::dup2(err.ends[1], STDERR_FILENO);
     for (const int end : {out.ends[0], out.ends[1], err.ends[0], err.ends[1]}) ::close(end);
-    become_sape2(arguments, variables);
+    become(program, arguments, variables);
   }
   ::close(out.ends[1]);
   ::close(err.ends[1]);
@@ -83,7 +88,7 @@ Outcome run_sape2_on_terminal(const std::vector<std::string>& arguments,
                               const Environment& variables) {
   int terminal = -1;
   const pid_t process = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  if (process == 0) become_sape2(arguments, variables);
+  if (process == 0) become(SAPE2_PROGRAM, arguments, variables);
   if (process < 0) throw std::runtime_error("forkpty failed");
   Outcome outcome;
   outcome.out = read_to_end(terminal);

@@ -19,6 +19,10 @@ using Environment = std::map<std::string, std::string>;
 /// Runs the program as a process of its own, in this environment but for `variables`.
 Outcome run_sape2(const std::vector<std::string>& arguments, const Environment& variables = {});
 
+/// The same with another program, by its path.
+Outcome run_program(const char* program, const std::vector<std::string>& arguments,
+                    const Environment& variables = {});
+
 /// Whether this system gives pseudo-terminals; some containers have none.
 bool has_terminals();
 

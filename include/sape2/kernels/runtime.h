@@ -15,6 +15,10 @@ std::vector<std::string> simd_targets();
 /// measurements; must not run while a kernel does.
 void use_simd_target(const std::string& name);
 
+/// What one thread reaches with this instruction set at most, in 10⁹ float32 operations per second:
+/// it multiplies and adds in registers for so long, and the fastest burst counts.
+double multiply_add_gflops(double milliseconds);
+
 /// Scratch memory of the kernels, all threads together: now, and the most since the last reset.
 struct ScratchUse {
   std::int64_t current_bytes = 0;

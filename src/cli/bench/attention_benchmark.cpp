@@ -5,6 +5,7 @@
 #include "cli/bench/attention_report.h"
 #include "cli/bench/gpu_attention_report.h"
 #include "cli/command.h"
+#include "cli/compute_rate.h"
 #include "cli/program.h"
 #include "cli/progress_line.h"
 #include "cli/threads.h"
@@ -20,6 +21,8 @@ namespace sape2::cli {
 namespace {
 
 constexpr std::int64_t kMostHeadSize = 256;
+constexpr int kProductSide = 1536;
+constexpr double kProductMilliseconds = 600;
 
 class AttentionBenchmark : public Command {
  public:
@@ -91,8 +94,9 @@ class AttentionBenchmark : public Command {
         rows.push_back(measure_row(wanted, threads_in_use(), patience_, !no_reference_));
       }
     }
-    print_report(terminal, rows, matrix_product_gflops());
-    return report_json(rows);
+    const BlasLibrary blas = find_blas_library();
+    print_report(terminal, rows, blas, matrix_product_gflops(kProductSide, kProductMilliseconds));
+    return report_json(rows, blas);
   }
 
   std::string measure_on_gpu(const Terminal& terminal, const std::vector<AttentionCase>& cases) {

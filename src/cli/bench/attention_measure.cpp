@@ -3,7 +3,6 @@
 #include "cli/bench/child_process.h"
 #include "cli/bench/memory_meter.h"
 
-#include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
 #include <fstream>
@@ -82,15 +81,6 @@ AttentionRow measure_row(const AttentionCase& wanted, int threads, const Patienc
     if (row.reference && row.reference->milliseconds > limit) row.reference.reset();
   }
   return row;
-}
-
-double matrix_product_gflops() {
-  constexpr std::int64_t kSide = 1536;
-  const auto a = at::randn({kSide, kSide}), b = at::randn({kSide, kSide});
-  auto out = at::empty({kSide, kSide});
-  const double time =
-      least_milliseconds({[&] { at::mm_out(out, a, b); }}, {.milliseconds = 600})[0];
-  return 2.0 * kSide * kSide * kSide / (time * 1e6);
 }
 
 std::string to_json(const Measured& measured) {

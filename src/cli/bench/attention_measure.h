@@ -31,9 +31,6 @@ Measured measure_path(const AttentionCase& wanted, AttentionPath path, const Pat
 AttentionRow measure_row(const AttentionCase& wanted, int threads, const Patience& patience,
                          bool with_reference);
 
-/// This machine's rate of one large float32 matrix product.
-double matrix_product_gflops();
-
 /// What a process that measures one path prints, and back.
 std::string to_json(const Measured& measured);
 std::optional<Measured> measured_from_json(const std::string& text);

@@ -1,5 +1,7 @@
 #include "cli/bench/attention_report.h"
 
+#include "sape2/kernels/runtime.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -31,7 +33,8 @@ std::vector<std::string> cells(const AttentionRow& row) {
 
 }  // namespace
 
-void print_report(const Terminal& terminal, const std::vector<AttentionRow>& rows, double gflops) {
+void print_report(const Terminal& terminal, const std::vector<AttentionRow>& rows,
+                  const BlasLibrary& blas, double gflops) {
   terminal.heading(fmt::format("Attention on {} thread{}, least times in milliseconds",
                                rows.front().threads, rows.front().threads == 1 ? "" : "s"));
   std::vector<std::vector<std::string>> table = {
@@ -46,8 +49,9 @@ void print_report(const Terminal& terminal, const std::vector<AttentionRow>& row
                   "MiB: held beyond "
                   "inputs and outputs;\nGFLOP/s: the products plain attention needs, over fused "
                   "time. One large "
-                  "matrix product here: {:.0f} GFLOP/s.",
-                  gflops));
+                  "matrix product here: {:.0f} GFLOP/s\n({}).",
+                  gflops, with_kernels(blas)));
+  warn_of_slow_blas(terminal, blas);
 }
 
 nlohmann::ordered_json case_json(const AttentionCase& wanted) {
@@ -57,11 +61,14 @@ nlohmann::ordered_json case_json(const AttentionCase& wanted) {
           {"pass", wanted.pass()},         {"encoding", wanted.encoding.to_string()}};
 }
 
-std::string report_json(const std::vector<AttentionRow>& rows) {
+std::string report_json(const std::vector<AttentionRow>& rows, const BlasLibrary& blas) {
   auto list = nlohmann::ordered_json::array();
   for (const AttentionRow& row : rows) {
     nlohmann::ordered_json entry = case_json(row.wanted);
     entry.update({{"threads", row.threads},
+                  {"blas", blas.name},
+                  {"blas_core", blas.core},
+                  {"simd", kernels::simd_targets().front()},
                   {"fused_ms", row.fused.milliseconds},
                   {"reference_ms", nullptr},
                   {"plain_ms", row.plain_milliseconds},

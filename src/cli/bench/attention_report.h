@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cli/bench/attention_measure.h"
+#include "cli/blas_library.h"
 #include "cli/terminal.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,8 +11,9 @@
 namespace sape2::cli {
 
 /// The table that people read, and the rows that machines read.
-void print_report(const Terminal& terminal, const std::vector<AttentionRow>& rows, double gflops);
-std::string report_json(const std::vector<AttentionRow>& rows);
+void print_report(const Terminal& terminal, const std::vector<AttentionRow>& rows,
+                  const BlasLibrary& blas, double gflops);
+std::string report_json(const std::vector<AttentionRow>& rows, const BlasLibrary& blas);
 
 /// What such a row says of the case itself, on any device.
 nlohmann::ordered_json case_json(const AttentionCase& wanted);
