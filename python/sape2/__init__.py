@@ -11,8 +11,11 @@
 torch.Size([2, 37, 64])
 """
 
-from . import _library  # loads the operators, before anything else asks for them
-from . import nn, ops
+from . import (
+    _library,  # loads the operators, before anything else asks for them
+    nn,
+    ops,
+)
 from ._encodings import EncodingInfo, EncodingOption, encodings
 from ._model_file import load, save
 

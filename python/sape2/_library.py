@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import torch
@@ -37,7 +38,13 @@ def check(built_with: str, built_cuda: str, version: str, cuda: str) -> None:
 def _load() -> None:
     check(_build.TORCH_VERSION, _build.CUDA_VERSION, torch.__version__, torch.version.cuda or "")
     for name in ("libsape2_ops.so", "libsape2_python.so"):
-        torch.ops.load_library(str(FOLDER / name))
+        torch.ops.load_library(str(FOLDER / name))  # type: ignore[no-untyped-call, unused-ignore]
+    if torch.cuda.is_available() and not _build.CUDA_KERNELS:
+        warnings.warn(
+            "sape2 was built without CUDA kernels, so on a GPU its operators run as slow plain formulas: install the "
+            "CUDA toolkit (nvcc) and build it again",
+            stacklevel=2,
+        )
 
 
 _load()

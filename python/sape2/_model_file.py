@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -55,6 +56,10 @@ def save(
     extra = model.metadata if metadata is None else metadata
     parameters = dict(model.named_parameters())
     torch.ops.sape2._save_model(
-        os.fspath(file), json.dumps(model.config), json.dumps(dict(extra)), list(parameters),
-        [p.detach().to("cpu") for p in parameters.values()], dtype == torch.bfloat16,
+        os.fspath(file),
+        json.dumps(model.config),
+        json.dumps(dict(extra)),
+        list(parameters),
+        [p.detach().to("cpu") for p in parameters.values()],
+        dtype == torch.bfloat16,
     )

@@ -1,12 +1,12 @@
 """The operators: attention with positions, computed in fused kernels with gradients.
 
-Each function calls the operator of the same name in `torch.ops.sape2`, which autograd, autocast, `torch.compile`, `torch.export`
-and meta tensors know. On the CPU tensors are float32, bfloat16 or float64, on CUDA float16 too.
+Each function calls the operator of the same name in `torch.ops.sape2`, which autograd, autocast, `torch.compile`,
+`torch.export` and meta tensors know. On the CPU tensors are float32, bfloat16 or float64, on CUDA float16 too.
 
-Shapes, in every function: `B` images, `h` heads, `N = prefix + rows·cols` tokens, head size `d`. Patch `(y, x)` is token
-`prefix + y·cols + x`; the `prefix` tokens before the patches (class token, registers) have no position. Tables, gates and gains
-may stay float32 whatever q is. Wrong arguments raise ValueError or TypeError with one sentence that says what was expected.
-The attention operators can be differentiated once; a second backward is refused.
+Shapes, in every function: `B` images, `h` heads, `N = prefix + rows·cols` tokens, head size `d`. Patch `(y, x)` is
+token `prefix + y·cols + x`; the `prefix` tokens before the patches (class token, registers) have no position. Tables,
+gates and gains may stay float32 whatever q is. Wrong arguments raise ValueError or TypeError with one sentence that
+says what was expected. The attention operators can be differentiated once; a second backward is refused.
 """
 
 from __future__ import annotations
@@ -81,23 +81,24 @@ def sape2_attention(
 ) -> Tensor:
     """SaPE² attention: both stages in one operator, with no N×N matrix in memory.
 
-    The defaults are the paper's `sape2-k`. `span="between", form="direct", bias_inside=False` with gates that begin near open
-    (`gate_offset` 2) is `sape2-rel-k`.
+    The defaults are the paper's `sape2-k`. `span="between", form="direct", bias_inside=False` with gates that begin
+    near open (`gate_offset` 2) is `sape2-rel-k`.
 
     Args:
         q: `[B, h, N, d]`.
         k: as q.
         v: as q.
-        ex: table of positions along x, `[M, d]`, or `[h, M, d]` for one per head; in mode `"qk"` with one more leading axis of 2,
-            Q's table, then K's.
+        ex: table of positions along x, `[M, d]`, or `[h, M, d]` for one per head; in mode `"qk"` with one more
+            leading axis of 2, Q's table, then K's.
         ey: table of positions along y, of the same shape.
         rows: rows of patches.
         cols: columns of patches.
         prefix: tokens before the patches.
         mode: what meets the tables: q, k, or both.
-        span: `"suffix"`: gates are summed to the end of the row (`M = max(rows, cols) + 1` is exact); `"between"`: from patch to
-            patch, signed (`M = 2·max(rows, cols) − 1` is exact, and M is odd). Longer positions clamp.
-        form: `"distance"`: the bias is the distance of two patches' vectors; `"direct"`: it is read from one's vector.
+        span: `"suffix"`: gates are summed to the end of the row (`M = max(rows, cols) + 1` is exact); `"between"`:
+            from patch to patch, signed (`M = 2·max(rows, cols) − 1` is exact, and M is odd). Longer positions clamp.
+        form: `"distance"`: the bias is the distance of two patches' vectors; `"direct"`: it is read from one's
+            vector.
         scale: factor on q·k; by default `1/√d`.
         gate_scale: factor on q·k in a gate, one number or one per head, `[]` or `[h]`; by default `1/√d`.
         gate_offset: added to it; by default 0. Scale 0 with offset `inf` opens all gates.
@@ -140,7 +141,8 @@ def sape2_vectors(
     Args: as in `sape2_attention`.
 
     Returns:
-        Vectors along x, `[B, h, rows·cols, cols]`, and along y, `[B, h, rows·cols, rows]`; in mode `"qk"` with a leading axis of 2.
+        Vectors along x, `[B, h, rows·cols, cols]`, and along y, `[B, h, rows·cols, rows]`; in mode `"qk"` with a
+        leading axis of 2.
 
     >>> q, k = torch.randn(2, 2, 4, 5 * 7, 16)
     >>> ex, ey = torch.randn(2, 8, 16)
@@ -217,7 +219,8 @@ def axial_attention(
         q: `[B, h, N, d]`.
         k: as q.
         v: as q.
-        zx: `[B, h, rows·cols, cols]`: of each patch, the bias to every column. Perhaps with a leading axis of 2, whose biases add.
+        zx: `[B, h, rows·cols, cols]`: of each patch, the bias to every column. Perhaps with a leading axis of 2,
+            whose biases add.
         zy: `[B, h, rows·cols, rows]`: … to every row.
         rows: rows of patches.
         cols: columns of patches.

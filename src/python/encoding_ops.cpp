@@ -1,5 +1,6 @@
 // Encodings as operators: the same code that the program's ViT runs, with parameters that Python
 // keeps. Each is made of operators that autograd, autocast and torch.compile know.
+#include "ops/sizes.h"
 #include "python/encoding_info.h"
 #include "python/said.h"
 
@@ -69,10 +70,10 @@ std::tuple<Tensor, Tensor> encoded_input(const Tensor& tokens, std::string encod
                                          int64_t cols) {
   return said([&] {
     const nn::EncodingShape trained = shape_of(shape);
-    TORCH_CHECK_VALUE(tokens.dim() == 3 && tokens.size(2) == trained.width &&
-                          tokens.size(1) == trained.prefix + rows * cols,
-                      "tokens are ", tokens.sizes(), ", expected [images, ", trained.prefix, " + ",
-                      rows, "·", cols, ", ", trained.width, "]");
+    TORCH_CHECK_VALUE(tokens.dim() == 3 && ops::size_of(tokens, 2) == trained.width &&
+                          ops::size_of(tokens, 1) == trained.prefix + rows * cols,
+                      "tokens are ", tokens.sym_sizes(), ", expected [images, ", trained.prefix,
+                      " + ", rows, "·", cols, ", ", trained.width, "]");
     nn::GivenParameters given(parameters.vec());
     nn::ParameterScope scope(given);
     const auto made = nn::make_encoding(nn::EncodingSpec::parse(encoding), trained, scope);

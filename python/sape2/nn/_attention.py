@@ -13,8 +13,8 @@ from ._encoding import LayerEncoding
 class Attention(nn.Module):
     """Self-attention of a vision transformer, with any position encoding.
 
-    Constructor arguments and parameter names (`qkv`, `q_norm`, `k_norm`, `norm`, `proj`) are those of timm's `Attention`, whose
-    weights load into it; the encoding's own parameters are below `pos`.
+    Constructor arguments and parameter names (`qkv`, `q_norm`, `k_norm`, `norm`, `proj`) are those of timm's
+    `Attention`, whose weights load into it; the encoding's own parameters are below `pos`.
 
     Args:
         dim: width of the tokens.
@@ -100,7 +100,9 @@ class Attention(nn.Module):
         `attn_mask` and `is_causal` are there for timm's blocks, which name them, and must be left as they are.
         """
         if attn_mask is not None or is_causal:
-            raise ValueError("sape2's attention takes no mask: every token sees every token; leave attn_mask and is_causal out")
+            raise ValueError(
+                "sape2's attention takes no mask: every token sees every token; leave attn_mask and is_causal out"
+            )
         images, tokens, _ = x.shape
         q, k, v = self.qkv(x).view(images, tokens, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
         q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)

@@ -83,8 +83,8 @@ class LayerEncoding(nn.Module):
             return
         at_input, in_layers = ("ape", info.encoding[: -len("+ape")]) if info.with_ape else (info.encoding, "none")
         raise ValueError(
-            f'encoding "{info.encoding}" adds positions to the tokens before the first layer, which attention cannot do: '
-            f'give "{in_layers}" here and put sape2.nn.InputEncoding("{at_input}", …) before the first layer'
+            f'encoding "{info.encoding}" adds positions to the tokens before the first layer, which attention cannot '
+            f'do: give "{in_layers}" here and put sape2.nn.InputEncoding("{at_input}", …) before the first layer'
         )
 
     def tensors(self) -> list[Tensor]:
@@ -96,7 +96,8 @@ class LayerEncoding(nn.Module):
         tensors = self.tensors()
         if tensors and not tensors[0].is_meta:
             refill(
-                tensors, torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), True, drawn_seed(), "pos")
+                tensors,
+                torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), True, drawn_seed(), "pos"),
             )
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, grid: Grid | None = None) -> Tensor:
@@ -148,8 +149,8 @@ class InputEncoding(nn.Module):
         info = described(encoding, self.shape)
         if info.in_layers or not info.at_input:
             raise ValueError(
-                f'encoding "{info.encoding}" acts in attention: give it to sape2.nn.Attention or sape2.nn.LayerEncoding; '
-                "sape2.nn.ViT takes encodings of every kind"
+                f'encoding "{info.encoding}" acts in attention: give it to sape2.nn.Attention or '
+                "sape2.nn.LayerEncoding; sape2.nn.ViT takes encodings of every kind"
             )
         self.encoding, self.grid, self.prefix = info.encoding, (grid[0], grid[1]), prefix
         register(self, info.model_parameters, device, dtype)
@@ -164,7 +165,9 @@ class InputEncoding(nn.Module):
         """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
         tensors = self.tensors()
         if tensors and not tensors[0].is_meta:
-            refill(tensors, torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), False, drawn_seed(), ""))
+            refill(
+                tensors, torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), False, drawn_seed(), "")
+            )
 
     def forward(self, tokens: Tensor, grid: Grid | None = None) -> Tensor:
         """The tokens with their positions; vectors learnt for another grid are resampled as an image."""

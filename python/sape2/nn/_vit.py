@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -93,13 +94,21 @@ class LayerScale(nn.Module):
 class Block(nn.Module):
     """One layer: attention and MLP, each normalised before and added to its input."""
 
-    def __init__(self, vit: dict[str, Any], encoding: str, layer: int, prefix: int, grid: Grid, where: dict[str, Any]) -> None:
+    def __init__(
+        self, vit: dict[str, Any], encoding: str, layer: int, prefix: int, grid: Grid, where: dict[str, Any]
+    ) -> None:
         super().__init__()
         width, scale = vit["width"], vit["layer_scale"]
         self.norm1 = nn.LayerNorm(width, eps=_NORM_EPS, **where)
         self.attn = _BlockAttention(
-            width, vit["heads"], qkv_bias=True, proj_drop=vit["projection_dropout"], encoding=encoding, grid=grid,
-            prefix=prefix, **where,
+            width,
+            vit["heads"],
+            qkv_bias=True,
+            proj_drop=vit["projection_dropout"],
+            encoding=encoding,
+            grid=grid,
+            prefix=prefix,
+            **where,
         )
         self.ls1 = nn.Identity() if scale is None else LayerScale(width, scale, **where)
         self.norm2 = nn.LayerNorm(width, eps=_NORM_EPS, **where)
@@ -147,6 +156,9 @@ class ViT(nn.Module):
     torch.Size([2, 10])
     """
 
+    cls_token: nn.Parameter | None
+    reg_token: nn.Parameter | None
+
     def __init__(
         self,
         preset: str = "vit-small",
@@ -176,11 +188,21 @@ class ViT(nn.Module):
     ) -> None:
         super().__init__()
         changes = {
-            "image_size": _pair(image_size), "patch_size": _pair(patch_size), "channels": channels,
-            "classes": len(class_names) if classes is None and class_names else classes, "depth": depth,
-            "width": width, "heads": heads, "mlp_ratio": mlp_ratio, "pooling": pooling, "registers": registers,
-            "embedding_dropout": embedding_dropout, "projection_dropout": projection_dropout,
-            "mlp_dropout": mlp_dropout, "stochastic_depth": stochastic_depth, "layer_scale": layer_scale,
+            "image_size": _pair(image_size),
+            "patch_size": _pair(patch_size),
+            "channels": channels,
+            "classes": len(class_names) if classes is None and class_names else classes,
+            "depth": depth,
+            "width": width,
+            "heads": heads,
+            "mlp_ratio": mlp_ratio,
+            "pooling": pooling,
+            "registers": registers,
+            "embedding_dropout": embedding_dropout,
+            "projection_dropout": projection_dropout,
+            "mlp_dropout": mlp_dropout,
+            "stochastic_depth": stochastic_depth,
+            "layer_scale": layer_scale,
         }
         config = json.loads(torch.ops.sape2._preset(preset))
         config["vit"].update({name: value for name, value in changes.items() if value is not None})
@@ -189,7 +211,9 @@ class ViT(nn.Module):
         self.reset_parameters(seed)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], *, seed: int | None = None, device: Any = None, dtype: Any = None) -> ViT:
+    def from_config(
+        cls, config: dict[str, Any], *, seed: int | None = None, device: Any = None, dtype: Any = None
+    ) -> ViT:
         """The model that a configuration describes, such as `config` of another model."""
         model = cls.__new__(cls)
         nn.Module.__init__(model)
@@ -217,9 +241,10 @@ class ViT(nn.Module):
         self.blocks = nn.ModuleList(
             Block(vit, self.encoding, layer, self.prefix, self.grid, where) for layer in range(vit["depth"])
         )
-        norm, mean = nn.LayerNorm(width, eps=_NORM_EPS, **where), self.pooling == "mean"
-        self.norm, self.fc_norm = (nn.Identity(), norm) if mean else (norm, nn.Identity())
-        self.seq_pool = nn.Linear(width, 1, **where) if self.pooling == "sequence" else None
+        norm, none = nn.LayerNorm(width, eps=_NORM_EPS, **where), nn.Identity()
+        self.norm: nn.Module = none if self.pooling == "mean" else norm
+        self.fc_norm: nn.Module = norm if self.pooling == "mean" else none
+        self.seq_pool: nn.Module = nn.Linear(width, 1, **where) if self.pooling == "sequence" else none
         self.head = nn.Linear(width, vit["classes"], **where)
 
     def reset_parameters(self, seed: int | None = None) -> None:
@@ -273,13 +298,12 @@ class ViT(nn.Module):
         """Pools such tokens and classifies."""
         if self.pooling == "class-token":
             pooled = features[:, 0]
+        elif self.pooling == "mean":
+            pooled = self.fc_norm(features[:, self.prefix :].mean(1))
         else:
             patches = features[:, self.prefix :]
-            if self.seq_pool is None:
-                pooled = self.fc_norm(patches.mean(1))
-            else:
-                weights = self.seq_pool(patches).softmax(1)
-                pooled = (weights.transpose(1, 2) @ patches).squeeze(1)
+            weights: Tensor = self.seq_pool(patches).softmax(1)
+            pooled = (weights.transpose(1, 2) @ patches).squeeze(1)
         logits: Tensor = self.head(pooled)
         return logits
 
