@@ -2,6 +2,7 @@
 
 - `sape2.ops`: the operators, fused attention with positions, differentiable on CPU and CUDA
 - `sape2.nn`: modules, `sape2.nn.Attention` for a model of your own and `sape2.nn.ViT` for a whole one
+- `sape2.patch`: any of the encodings in a model of timm or transformers that exists already
 - `sape2.load`, `sape2.save`: model files of the `sape2` program
 - `sape2.encodings`: every position encoding and its options
 
@@ -18,7 +19,20 @@ from . import (
 )
 from ._encodings import EncodingInfo, EncodingOption, encodings
 from ._model_file import load, save
+from ._patch import attn_layer, follow_grid, patch
 
 __version__ = _library.VERSION
 
-__all__ = ["EncodingInfo", "EncodingOption", "__version__", "encodings", "load", "nn", "ops", "save"]
+__all__ = [
+    "EncodingInfo",
+    "EncodingOption",
+    "__version__",
+    "attn_layer",
+    "encodings",
+    "follow_grid",
+    "load",
+    "nn",
+    "ops",
+    "patch",
+    "save",
+]

@@ -28,6 +28,14 @@ def refill(parameters: list[Tensor], values: list[Tensor]) -> None:
             parameter.copy_(value)
 
 
+class GridRecord:
+    """Rows and columns of patches in the forward pass under way; one for a model, shared by its layers."""
+
+    def __init__(self, rows: int, cols: int) -> None:
+        self.rows = rows
+        self.cols = cols
+
+
 class LayerEncoding(nn.Module):
     """Attention with positions for q, k and v of your own.
 
@@ -53,6 +61,8 @@ class LayerEncoding(nn.Module):
     encoding: str
     grid: Grid
     prefix: int
+    record: GridRecord | None = None
+    """Where a call that names no grid finds it; the one trained at if this is None."""
 
     def __init__(
         self,
@@ -102,7 +112,7 @@ class LayerEncoding(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, grid: Grid | None = None) -> Tensor:
         """Attention; another grid than the one trained at adapts the tables as the encoding's options say."""
-        rows, cols = self.grid if grid is None else grid
+        rows, cols = grid or (self.grid if self.record is None else (self.record.rows, self.record.cols))
         if q.shape[2] != self.prefix + rows * cols:
             raise ValueError(
                 f"there are {q.shape[2]} tokens, but {self.prefix} before the patches and a grid of {rows}×{cols} make "
