@@ -17,7 +17,8 @@ _KNOWN = {"Attention", "AttentionRope", "EvaAttention"}
 _KNOWN_MODULES = ("timm.layers.attention", "timm.models.vision_transformer", "timm.models.eva")
 
 
-def _is_known(module: nn.Module) -> bool:
+def is_known(module: nn.Module) -> bool:
+    """Whether a module is attention of timm's that `TimmAttention` can stand for."""
     return type(module).__name__ in _KNOWN and type(module).__module__ in _KNOWN_MODULES
 
 
@@ -107,7 +108,7 @@ def sites(model: nn.Module, grid: Grid | None) -> Iterator[Site]:
             (parent, name, child)
             for parent in owner.modules()
             for name, child in parent.named_children()
-            if _is_known(child)
+            if is_known(child)
         ]
         if found:
             yield from _sites_of(owner, cast(nn.Module, embedding), found, grid)

@@ -65,7 +65,8 @@ def _is_known(module: nn.Module) -> bool:
     return type(module).__module__ in {f"transformers.models.{name}.modeling_{name}" for name in _KNOWN}
 
 
-def _is_attention(module: nn.Module) -> bool:
+def is_attention(module: nn.Module) -> bool:
+    """Whether a module is attention that calls transformers' `AttentionInterface`."""
     needed = ("config", "scaling", "num_attention_heads")
     return _is_known(module) and type(module).__name__.endswith("Attention") and all(hasattr(module, n) for n in needed)
 
@@ -77,7 +78,7 @@ def sites(model: nn.Module, grid: Grid | None) -> Iterator[Site]:
         embedding = getattr(embeddings, "patch_embeddings", None)
         if not _is_known(owner) or not isinstance(getattr(embedding, "projection", None), nn.Conv2d):
             continue
-        found = [module for module in owner.modules() if _is_attention(module)]
+        found = [module for module in owner.modules() if is_attention(module)]
         if found:
             yield from _sites_of(owner, cast(nn.Module, embeddings), cast(nn.Module, embedding), found, grid)
 
