@@ -119,12 +119,12 @@ def axis_vectors(q: Tensor, table: Tensor, axis: int) -> Tensor:
         table = stretched[0].t()
     places = torch.arange(n, device=q.device)
     vectors = table[places[:, None] - places[None, :] + n - 1].to(q.dtype)  # (n, n, d): own place, other place
-    line = "r" if axis == 2 else "c"  # noqa: PLR2004
+    line = "r" if axis == 2 else "c"
     return torch.einsum(f"bhrcd,{line}kd->bhrck", q, vectors).flatten(2, 3)
 
 
 class WindowAttention(nn.Module):
-    """Attention of SAM and ViTDet over images or windows `[B, rows, cols, dim]`: takes over modules and tables, by name."""
+    """Attention of SAM and ViTDet over windows `[B, rows, cols, dim]`: takes over modules and tables, by name."""
 
     qkv: Any
     proj: Any
@@ -184,12 +184,23 @@ class PooledAttention(nn.Module):
         self.dim_out: int = mvit.dim_out
         self.has_cls_token: bool = mvit.has_cls_token
         self.residual_pooling: bool = mvit.residual_pooling
-        for name in ("qkv", "proj", "norm_q", "norm_k", "norm_v", "pool_q", "pool_k", "pool_v", "rel_pos_h", "rel_pos_w"):
+        for name in (
+            "qkv",
+            "proj",
+            "norm_q",
+            "norm_k",
+            "norm_v",
+            "pool_q",
+            "pool_k",
+            "pool_v",
+            "rel_pos_h",
+            "rel_pos_w",
+        ):
             setattr(self, name, getattr(original, name))
         self.train(original.training)
 
     def _pooled(self, x: Tensor, size: Any, pool: Any, norm: Any) -> tuple[Tensor, Any]:
-        from timm.models.mvitv2 import reshape_post_pool, reshape_pre_pool  # noqa: PLC0415  # an optional library
+        from timm.models.mvitv2 import reshape_post_pool, reshape_pre_pool  # an optional library
 
         if pool is not None:
             x, token = reshape_pre_pool(x, size, self.has_cls_token)
@@ -206,7 +217,7 @@ class PooledAttention(nn.Module):
         q, k = q.to(v.dtype), k.to(v.dtype)
         rows, cols = size
         prefix = int(self.has_cls_token)
-        grid = q[:, :, prefix:].unflatten(2, (rows, cols))
+        grid = q[:, :, prefix:].unflatten(2, (rows, cols))  # type: ignore[no-untyped-call]
         zx, zy = axis_vectors(grid, self.rel_pos_w, 3), axis_vectors(grid, self.rel_pos_h, 2)
         out = ops.axial_attention(q, k, v, zx, zy, rows, cols, prefix=prefix)
         if self.residual_pooling:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, cast
+from collections.abc import Iterator
+from typing import Any, Callable, cast
 
 from torch import Tensor, nn
 

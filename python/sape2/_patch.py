@@ -29,9 +29,9 @@ def patch(
 ) -> nn.Module:
     """Gives every attention layer of a vision transformer another position encoding, in place.
 
-    Weights, names and everything else of the model stay; each attention gains parameters below `pos`. They start so that
-    the encoding adds nothing: the model computes what it computed before, and fine-tuning goes on from there. The grid of
-    patches is taken from the images, so that other and non-square sizes work as far as the model itself takes them.
+    Weights, names and everything else of the model stay; each attention gains parameters below `pos`. They start so
+    that the encoding adds nothing: the model computes what it computed before, and fine-tuning goes on from there. The
+    grid of patches is taken from the images, so other and non-square sizes work as far as the model itself takes them.
 
     Knows timm's `VisionTransformer` and its kin (DeiT, EVA, ViTs with rotary positions) and transformers' ViT, DeiT,
     DINOv2, I-JEPA and MSN, also as parts of a larger model.
@@ -66,15 +66,21 @@ def patch(
     sites = [*_timm.sites(model, grid), *_transformers.sites(model, grid)]
     if not sites:
         raise ValueError(
-            f"{type(model).__name__} has no attention over one grid of patches that sape2 knows; timm's and transformers' "
-            "ViT, DeiT, EVA and DINOv2 can be patched, and sape2.nn.Attention goes into models of your own"
+            f"{type(model).__name__} has no attention over one grid of patches that sape2 knows; timm's and "
+            "transformers' ViT, DeiT, EVA and DINOv2 can be patched; for a model of your own use sape2.nn.Attention"
         )
     if unchanged:
         encoding = _starting_at_zero(encoding, sites[0].dim // sites[0].num_heads)
     # Everything that can fail comes before the first change.
     layers = [
         LayerEncoding(
-            encoding, site.dim, site.num_heads, site.grid, site.prefix, device=site.weight.device, dtype=site.weight.dtype
+            encoding,
+            site.dim,
+            site.num_heads,
+            site.grid,
+            site.prefix,
+            device=site.weight.device,
+            dtype=site.weight.dtype,
         )
         for site in sites
     ]
@@ -143,8 +149,8 @@ def attn_layer(encoding: str = "sape2-rel-k", *, grid: Grid = (14, 14), prefix: 
         prefix: tokens before the patches (class token, registers).
 
     Returns:
-        A class with the constructor of timm's `Attention`. Pass the model through `follow_grid` if images of other sizes
-        will come.
+        A class with the constructor of timm's `Attention`. Pass the model through `follow_grid` if images of other
+        sizes will come.
 
     >>> timm = __import__("pytest").importorskip("timm")
     >>> model = timm.create_model("vit_tiny_patch16_224", attn_layer=attn_layer("sape2-rel-k"), dynamic_img_size=True)

@@ -67,14 +67,13 @@ def _entry(name: str, module: nn.Module) -> LayerReport | None:
     pos = getattr(module, "pos", None)
     if isinstance(pos, LayerEncoding):
         plain = any(p.dtype == float64 for p in module.parameters())
-        return LayerReport(
-            name, kind, pos.encoding, not plain, "float64 runs on the plain formula; use float32 or bfloat16" if plain else ""
-        )
+        reason = "float64 runs on the plain formula; use float32 or bfloat16" if plain else ""
+        return LayerReport(name, kind, pos.encoding, not plain, reason)
     if isinstance(module, (_accelerate.WindowAttention, _accelerate.PooledAttention)):
         return LayerReport(name, kind, "decomposed relative", True, "")
-    reason = _accelerate.refusal(module)
-    if reason is not None:
-        return LayerReport(name, kind, "decomposed relative", False, reason or "sape2.accelerate(model) fuses it")
+    refused = _accelerate.refusal(module)
+    if refused is not None:
+        return LayerReport(name, kind, "decomposed relative", False, refused or "sape2.accelerate(model) fuses it")
     if _timm.is_known(module) or _transformers.is_attention(module):
         return LayerReport(name, kind, "none in attention", False, "sape2.patch(model) gives it an encoding")
     return None

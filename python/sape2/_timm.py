@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Iterator, cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +72,7 @@ class TimmAttention(nn.Module):
         return q, k, v
 
     def _turned(self, x: Tensor, rope: Tensor) -> Tensor:
-        from timm.layers import apply_rot_embed_cat  # type: ignore[attr-defined]  # noqa: PLC0415  # an optional library
+        from timm.layers import apply_rot_embed_cat  # type: ignore[attr-defined]  # an optional library
 
         prefix, patches = x[:, :, : self.num_prefix_tokens], x[:, :, self.num_prefix_tokens :]
         return torch.cat([prefix, apply_rot_embed_cat(patches, rope, half=self.rotate_half)], dim=2)
@@ -81,7 +82,9 @@ class TimmAttention(nn.Module):
     ) -> Tensor:
         """As timm's; masks are refused."""
         if attn_mask is not None or is_causal:
-            raise ValueError("sape2's attention takes no mask: every token sees every token; leave attn_mask and is_causal out")
+            raise ValueError(
+                "sape2's attention takes no mask: every token sees every token; leave attn_mask and is_causal out"
+            )
         images, tokens, _ = x.shape
         q, k, v = self._projected(x)
         q, k = self.q_norm(q), self.k_norm(k)
@@ -119,12 +122,16 @@ def _sites_of(
 ) -> Iterator[Site]:
     of_model = grid or getattr(embedding, "grid_size", None)
     if not hasattr(embedding, "dynamic_feat_size"):
-        raise ValueError(f"{type(owner).__name__} takes patches without a grid ({type(embedding).__name__}); sape2 needs rows and columns")
+        raise ValueError(
+            f"{type(owner).__name__} takes patches without a grid ({type(embedding).__name__}); sape2 needs a grid"
+        )
     if of_model is None:
         raise ValueError(f"{type(owner).__name__} does not say at which size it was trained; give grid=(rows, cols)")
     dropped = getattr(owner, "patch_drop", None)
     if getattr(dropped, "prob", 0):
-        raise ValueError(f"{type(owner).__name__} drops patches in training, so that no grid is left; make it with patch_drop_rate=0")
+        raise ValueError(
+            f"{type(owner).__name__} drops patches in training, so that no grid is left; make it with patch_drop_rate=0"
+        )
 
     @functools.cache
     def record() -> Any:
@@ -135,7 +142,8 @@ def _sites_of(
         rate = original.attn_drop.p
         if rate:
             raise ValueError(
-                f"{type(owner).__name__} drops attention weights (attn_drop {rate}), which fused attention never stores; "
+                f"{type(owner).__name__} drops attention weights (attn_drop {rate}), which fused attention never "
+                "stores; "
                 "make it with attn_drop_rate=0"
             )
         head_dim = original.head_dim

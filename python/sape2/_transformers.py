@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Iterator, cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -36,7 +37,9 @@ def attention_forward(
     """
     pos = getattr(module, "pos", None)
     if not isinstance(pos, LayerEncoding):
-        raise ValueError(f'{type(module).__name__} has no position encoding for attn_implementation="sape2"; call sape2.patch(model)')
+        raise ValueError(
+            f'{type(module).__name__} has no position encoding for attn_implementation="sape2"; call sape2.patch(model)'
+        )
     if attention_mask is not None:
         raise ValueError("sape2's attention takes no mask: every token sees every token; leave attention_mask out")
     if dropout:
@@ -100,8 +103,8 @@ def _sites_of(
         head_size = getattr(attention, "head_dim", None) or attention.attention_head_size
         if not math.isclose(attention.scaling, head_size**-0.5):
             raise ValueError(
-                f"{type(owner).__name__} scales q·k by {attention.scaling:.6g}, sape2's attention by 1/√d = {head_size**-0.5:.6g}; "
-                "this model cannot be patched"
+                f"{type(owner).__name__} scales q·k by {attention.scaling:.6g}, sape2's attention by 1/√d = "
+                f"{head_size**-0.5:.6g}; this model cannot be patched"
             )
         rate = getattr(attention, "attention_dropout", None) or getattr(attention, "dropout_prob", 0.0)
         if rate:

@@ -46,8 +46,8 @@ def vitdet() -> nn.Module:
     library = peers.transformers()
     return library.VitDetModel(
         library.VitDetConfig(
-            hidden_size=48, num_hidden_layers=2, num_attention_heads=3, image_size=128, pretrain_image_size=128, patch_size=16,
-            use_relative_position_embeddings=True, window_size=4, window_block_indices=[0],
+            hidden_size=48, num_hidden_layers=2, num_attention_heads=3, image_size=128, pretrain_image_size=128,
+            patch_size=16, use_relative_position_embeddings=True, window_size=4, window_block_indices=[0],
         )
     )  # fmt: skip
 
@@ -113,7 +113,9 @@ def test_another_size_than_the_tables_were_made_for() -> None:
 def test_mistakes_are_one_sentence() -> None:
     with pytest.raises(ValueError, match="Linear has no attention with decomposed relative positions"):
         sape2.accelerate(nn.Linear(2, 2))
-    dropping = peers.timm().create_model("samvit_base_patch16", img_size=64, depth=1, embed_dim=48, num_heads=3, attn_drop_rate=0.1)
+    dropping = peers.timm().create_model(
+        "samvit_base_patch16", img_size=64, depth=1, embed_dim=48, num_heads=3, attn_drop_rate=0.1
+    )
     with pytest.raises(ValueError, match="drops attention weights at a rate of 0.1"):
         sape2.accelerate(dropping)
     with pytest.raises(ValueError, match="no attention weights to return"):
