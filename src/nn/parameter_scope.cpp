@@ -1,9 +1,13 @@
 #include "sape2/nn/parameter_scope.h"
 
+#include "sape2/error.h"
+#include "sape2/in_quotes.h"
+
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 namespace sape2::nn {
 
@@ -35,15 +39,32 @@ Fill fill_uniform(double bound) {
   };
 }
 
+at::Tensor GivenParameters::take(const std::string& name, at::IntArrayRef sizes) {
+  if (taken_ == tensors_.size()) {
+    throw Error("parameter " + in_quotes(name) + " was not given; there are " +
+                std::to_string(tensors_.size()));
+  }
+  const at::Tensor& tensor = tensors_[taken_++];
+  // Named only where they differ: this is on the way of every call.
+  if (!tensor.defined() || tensor.sizes() != sizes) {
+    std::ostringstream shapes;
+    shapes << (tensor.defined() ? tensor.sizes() : at::IntArrayRef()) << ", expected " << sizes;
+    throw Error("parameter " + in_quotes(name) + " has the shape " + shapes.str());
+  }
+  return tensor;
+}
+
 ParameterScope ParameterScope::child(const std::string& name) const {
   ParameterScope scope = *this;
-  scope.owner_ = owner_->register_module(name, std::make_shared<torch::nn::Module>()).get();
   scope.path_ = full_name(name) + ".";
+  if (given_) return scope;
+  scope.owner_ = owner_->register_module(name, std::make_shared<torch::nn::Module>()).get();
   return scope;
 }
 
 at::Tensor ParameterScope::parameter(const std::string& name, at::IntArrayRef sizes,
                                      const Fill& fill, WeightDecay decay) {
+  if (given_) return given_->take(full_name(name), sizes);
   const bool meta = initialisation_.kind == Initialisation::Kind::shapes_only;
   at::Tensor tensor = at::empty(sizes, at::device(meta ? at::kMeta : at::kCPU).dtype(at::kFloat));
   if (initialisation_.kind == Initialisation::Kind::random) {

@@ -22,10 +22,12 @@ Tensor turned_by_formula(const Tensor& x, const Grid& grid, const Rotation& rota
   }
 }
 
-/// Arguments that do not fit each other are left to the formula, which says so.
+/// Arguments that do not fit each other are left to the formula, which says so, and tensors without
+/// memory to it as well: torch.compile sees its operators.
 bool is_fused(const Tensor& q, const Tensor& k, const Tensor& v, const Grid& grid,
               const Rotation& rotation) {
-  if (reference_only() || !q.defined() || q.dim() != 4 || !fused::turns(q)) return false;
+  if (reference_only() || !q.defined() || q.dim() != 4 || is_traced(q) || !fused::turns(q))
+    return false;
   for (const Tensor& other : {k, v}) {
     if (!other.defined() || other.sizes() != q.sizes() || other.device() != q.device() ||
         other.scalar_type() != q.scalar_type())

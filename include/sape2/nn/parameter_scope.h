@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace torch::nn {
 class Module;
@@ -39,10 +40,27 @@ Fill fill_uniform(double bound);
 
 enum class WeightDecay { exempt, applies };
 
+/// Parameters that somebody else keeps, such as a module of PyTorch: parts of a model made with
+/// them take them one by one, in the order in which they would register their own.
+class GivenParameters {
+ public:
+  explicit GivenParameters(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {}
+
+  /// The next one; throws Error where there is none, or where it has other sizes.
+  at::Tensor take(const std::string& name, at::IntArrayRef sizes);
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  size_t taken_ = 0;
+};
+
 /// Where the parts of a model register their parameters: a place in the model's tree of modules. It
 /// knows how to initialise, and keeps the list of parameters that weight decay applies to.
 class ParameterScope {
  public:
+  /// Nothing is registered or initialised: parts take the parameters that are given.
+  explicit ParameterScope(GivenParameters& given) : given_(&given) {}
+
   ParameterScope(torch::nn::Module& owner, Initialisation initialisation,
                  std::set<std::string>& decayed)
       : owner_(&owner), initialisation_(initialisation), decayed_(&decayed) {}
@@ -60,9 +78,10 @@ class ParameterScope {
  private:
   std::string full_name(const std::string& name) const;
 
-  torch::nn::Module* owner_;
+  torch::nn::Module* owner_ = nullptr;
   Initialisation initialisation_;
-  std::set<std::string>* decayed_;
+  std::set<std::string>* decayed_ = nullptr;
+  GivenParameters* given_ = nullptr;
   std::string path_;
 };
 

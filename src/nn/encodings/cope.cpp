@@ -1,5 +1,6 @@
 #include "nn/encodings/per_layer.h"
 #include "nn/encodings/tables.h"
+#include "ops/sizes.h"
 
 #include <ATen/ATen.h>
 
@@ -31,7 +32,7 @@ class CopeLayer : public LayerEncoding {
  private:
   // q·e is linear in e, so the division by √d can be taken there.
   at::Tensor table(const at::Tensor& q) const {
-    return inside_ ? e_ / std::sqrt(static_cast<double>(q.size(3))) : e_;
+    return inside_ ? e_ / std::sqrt(static_cast<double>(ops::size_of(q, 3))) : e_;
   }
 
   static int64_t rows(const EncodingSpec& spec, const EncodingShape& shape) {

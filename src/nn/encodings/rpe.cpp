@@ -33,9 +33,10 @@ class RpeLayer : public LayerEncoding {
     // Patch (y, x) is number y·cols + x: x's vectors repeat as a block, y's one by one.
     const at::Tensor zx = x.repeat({1, grid.rows, 1}).to(q.scalar_type());
     const at::Tensor zy = y.repeat_interleave(grid.cols, 1).to(q.scalar_type());
-    const int64_t images = q.size(0);
-    return {zx.unsqueeze(0).expand({images, -1, -1, -1}),
-            zy.unsqueeze(0).expand({images, -1, -1, -1})};
+    const auto for_each_image = [&](const at::Tensor& z) {
+      return z.unsqueeze(0).expand_symint({q.sym_size(0), -1, -1, -1});
+    };
+    return {for_each_image(zx), for_each_image(zy)};
   }
 
   static at::Tensor by_offset(const at::Tensor& table, int64_t n) {

@@ -31,8 +31,7 @@ class ContextualRpeLayer : public LayerEncoding {
  private:
   std::pair<at::Tensor, at::Tensor> vectors(const at::Tensor& q, const ops::Grid& grid) const {
     const at::Tensor patches =
-        q.narrow(2, grid.prefix, grid.patches())
-            .reshape({q.size(0), q.size(1), grid.rows, grid.cols, q.size(3)});
+        q.narrow(2, grid.prefix, grid.patches()).unflatten(2, {grid.rows, grid.cols});
     const at::Tensor x = by_offset(tx_.to(q.scalar_type()), grid.cols);
     const at::Tensor y = by_offset(ty_.to(q.scalar_type()), grid.rows);
     return {at::einsum("bhyxd,xnd->bhyxn", {patches, x}).flatten(2, 3),

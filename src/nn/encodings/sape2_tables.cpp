@@ -30,16 +30,12 @@ at::Tensor extended(const at::Tensor& table, bool between, int64_t rows) {
 // A table of `rows` rows for an axis of `to` patches, from one for an axis of `from` patches.
 at::Tensor resampled(const at::Tensor& table, bool between, int64_t rows, int64_t from,
                      int64_t to) {
-  const double origin = between ? static_cast<double>(table.size(kRowAxis) / 2) : 0;
+  const int64_t origin = between ? table.size(kRowAxis) / 2 : 0;
   const int64_t first = between ? -(rows / 2) : 0;
   // The longest position of an axis of n patches: n to the end, n − 1 between two patches.
   const int64_t longest_from = between ? from - 1 : from, longest_to = between ? to - 1 : to;
-  const double ratio = longest_to ? static_cast<double>(longest_from) / longest_to : 0;
-  std::vector<double> places;
-  for (int64_t row = 0; row < rows; ++row) {
-    places.push_back(origin + static_cast<double>(first + row) * ratio);
-  }
-  return rows_at(table, kRowAxis, places);
+  return rows_at(table, kRowAxis,
+                 stretched_places(table, origin, longest_from, longest_to, first, rows));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "sape2/error.h"
 #include "sape2/nn/encoding.h"
 
+#include "ops/sizes.h"
+
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -27,9 +29,10 @@ class Sinusoidal : public Encoding {
   at::Tensor embed(const at::Tensor& tokens, ForwardPass& pass) const override {
     const ops::Grid& grid = pass.grid;
     const at::Tensor raster = at::arange(grid.patches(), tokens.options().dtype(at::kDouble));
+    const int64_t width = ops::size_of(tokens, 2);
     const at::Tensor patches =
-        two_axes_ ? over_axes(raster, grid.cols, tokens.size(2)) : waves(raster, tokens.size(2));
-    const at::Tensor prefix = at::zeros({grid.prefix, tokens.size(2)}, patches.options());
+        two_axes_ ? over_axes(raster, grid.cols, width) : waves(raster, width);
+    const at::Tensor prefix = at::zeros({grid.prefix, width}, patches.options());
     return tokens + at::cat({prefix, patches}).to(tokens.scalar_type());
   }
 

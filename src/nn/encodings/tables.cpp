@@ -2,40 +2,31 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <cmath>
+#include <vector>
 
 namespace sape2::nn {
 
-at::Tensor rows_at(const at::Tensor& table, int64_t axis, const std::vector<double>& places) {
-  const double last = static_cast<double>(table.size(axis) - 1);
-  std::vector<int64_t> below, above;
-  std::vector<double> weight;
-  for (double place : places) {
-    place = std::clamp(place, 0.0, last);
-    below.push_back(static_cast<int64_t>(std::floor(place)));
-    above.push_back(static_cast<int64_t>(std::ceil(place)));
-    weight.push_back(place - std::floor(place));
-  }
-  const auto index = at::TensorOptions(at::kLong);
-  const at::Tensor low = table.index_select(axis, at::tensor(below, index).to(table.device()));
-  const at::Tensor high = table.index_select(axis, at::tensor(above, index).to(table.device()));
+at::Tensor rows_at(const at::Tensor& table, int64_t axis, const at::Tensor& places) {
+  const at::Tensor inside = places.clamp(0, table.size(axis) - 1);
+  const at::Tensor below = inside.floor();
+  const at::Tensor low = table.index_select(axis, below.to(at::kLong));
+  const at::Tensor high = table.index_select(axis, inside.ceil().to(at::kLong));
   std::vector<int64_t> shape(static_cast<size_t>(table.dim()), 1);
   shape.at(static_cast<size_t>(axis < 0 ? axis + table.dim() : axis)) = -1;
-  return at::lerp(
-      low, high,
-      at::tensor(weight, at::kDouble).to(table.device(), table.scalar_type()).view(shape));
+  return at::lerp(low, high, (inside - below).to(table.scalar_type()).view(shape));
+}
+
+at::Tensor stretched_places(const at::Tensor& table, int64_t origin, int64_t from, int64_t to,
+                            int64_t first, int64_t count) {
+  const auto wide = table.options().dtype(at::kDouble).requires_grad(false);
+  const at::Tensor n = at::arange(first, first + count, wide);
+  return to ? n * from / to + origin : n * 0 + origin;
 }
 
 at::Tensor resampled_offsets(const at::Tensor& table, int64_t axis, int64_t to) {
   const int64_t from = (table.size(axis) - 1) / 2;
   if (from == to) return table;
-  std::vector<double> places;
-  for (int64_t offset = -to; offset <= to; ++offset) {
-    places.push_back(from +
-                     (to ? static_cast<double>(offset * from) / static_cast<double>(to) : 0));
-  }
-  return rows_at(table, axis, places);
+  return rows_at(table, axis, stretched_places(table, from, from, to, -to, 2 * to + 1));
 }
 
 at::Tensor resampled_tokens(const at::Tensor& table, const EncodingShape& trained,

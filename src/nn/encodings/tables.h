@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
 
 /// Learnable tables of positions, and how they serve another grid than the one trained at.
 namespace sape2::nn {
@@ -14,9 +13,14 @@ namespace sape2::nn {
 /// The deviation all tables start with.
 inline constexpr double kTableDeviation = 0.02;
 
-/// Reads `table` along `axis` at fractional places, linearly between rows; places outside are
+/// Reads `table` along `axis` at fractional places `[n]`, linearly between rows; places outside are
 /// clamped to the first and last row.
-at::Tensor rows_at(const at::Tensor& table, int64_t axis, const std::vector<double>& places);
+at::Tensor rows_at(const at::Tensor& table, int64_t axis, const at::Tensor& places);
+
+/// The places `origin + n · from / to` for `count` numbers n, the first of them `first`; `[count]`
+/// in float64 on the table's device, made by operators that torch.compile sees.
+at::Tensor stretched_places(const at::Tensor& table, int64_t origin, int64_t from, int64_t to,
+                            int64_t first, int64_t count);
 
 /// A table of the offsets −T … T along `axis` as one of −to … to, stretched so that the ends and
 /// the middle stay where they are; the table itself where the size is right.

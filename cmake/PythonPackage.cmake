@@ -1,0 +1,51 @@
+# What `pip install .` builds: the operators, the encodings and model files, in a folder `sape2/lib`.
+# pip brings CMake and Ninja; the two libraries below come from the system, or as sources from the net.
+find_package(Threads REQUIRED)
+include(Sape2Torch)
+include(FetchContent)
+
+# sape2_found_or_fetched(NAME HASH URL…): find_package(NAME), or the sources of a release.
+function(sape2_found_or_fetched name hash)
+  find_package(${name} QUIET)
+  if(${name}_FOUND)
+    message(STATUS "${name}: ${${name}_DIR}")
+    return()
+  endif()
+  message(STATUS "${name}: not installed, its sources are fetched")
+  FetchContent_Declare(${name} URL ${ARGN} URL_HASH SHA256=${hash} DOWNLOAD_EXTRACT_TIMESTAMP ON)
+  FetchContent_MakeAvailable(${name})
+endfunction()
+
+set(BUILD_SHARED_LIBS OFF)
+set(HWY_ENABLE_CONTRIB OFF CACHE INTERNAL "")
+set(HWY_ENABLE_EXAMPLES OFF CACHE INTERNAL "")
+set(HWY_ENABLE_INSTALL OFF CACHE INTERNAL "")
+set(BUILD_TESTING OFF CACHE INTERNAL "")
+sape2_found_or_fetched(
+  hwy 566fc77315878473d9a6bd815f7de78c73734acdcb745c3dde8579560ac5440e
+  https://github.com/google/highway/archive/refs/tags/1.0.3.tar.gz)
+if(NOT TARGET hwy::hwy)
+  add_library(hwy::hwy ALIAS hwy)
+endif()
+set(JSON_BuildTests OFF CACHE INTERNAL "")
+sape2_found_or_fetched(
+  nlohmann_json d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273
+  https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz)
+
+foreach(layer base kernels ops nn io python)
+  add_subdirectory(src/${layer})
+endforeach()
+
+# A Highway that is a shared library travels along: another machine may lack it.
+get_target_property(hwy_type hwy::hwy TYPE)
+if(hwy_type STREQUAL "SHARED_LIBRARY")
+  install(FILES "$<TARGET_SONAME_FILE:hwy::hwy>" DESTINATION sape2/lib COMPONENT python)
+endif()
+
+# What the package checks when it is imported.
+set(SAPE2_PYTHON_CUDA_KERNELS False)
+if(TARGET sape2_kernels_cuda)
+  set(SAPE2_PYTHON_CUDA_KERNELS True)
+endif()
+configure_file("${PROJECT_SOURCE_DIR}/python/sape2/_build.py.in" "${PROJECT_BINARY_DIR}/_build.py" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/_build.py" DESTINATION sape2 COMPONENT python)

@@ -1,0 +1,165 @@
+"""Position encodings put into models that exist already: timm's and transformers' vision transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import _timm, _transformers, ops
+from ._encodings import Grid, described
+from ._grid import follow_grid
+from .nn._attention import Attention
+from .nn._encoding import LayerEncoding
+
+__all__ = ["attn_layer", "follow_grid", "patch"]
+
+_GATES = ("gate_alpha", "gate_beta")
+"""Parameters that a bias is not proportional to."""
+
+
+def patch(
+    model: nn.Module,
+    encoding: str = "sape2-rel-k",
+    *,
+    keep_ape: bool = True,
+    unchanged: bool = True,
+    grid: Grid | None = None,
+) -> nn.Module:
+    """Gives every attention layer of a vision transformer another position encoding, in place.
+
+    Weights, names and everything else of the model stay; each attention gains parameters below `pos`. They start so
+    that the encoding adds nothing: the model computes what it computed before, and fine-tuning goes on from there. The
+    grid of patches is taken from the images, so other and non-square sizes work as far as the model itself takes them.
+
+    Knows timm's `VisionTransformer` and its kin (DeiT, EVA, ViTs with rotary positions) and transformers' ViT, DeiT,
+    DINOv2, I-JEPA and MSN, also as parts of a larger model.
+
+    Args:
+        model: changed in place.
+        encoding: one that acts in attention, such as `"sape2-rel-k"`; `sape2.encodings()` lists all.
+        keep_ape: whether the model's own vectors per position stay. If not, they are set to 0 and frozen, which
+            changes the model's outputs.
+        unchanged: whether the encoding must start without any effect. `False` starts it as in a new model, which
+            rotary encodings need.
+        grid: rows and columns at which the model was trained, if the model does not say.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: if the model has no attention over one grid of patches, or the encoding cannot start unchanged; the
+            sentence says what to do.
+
+    >>> timm = __import__("pytest").importorskip("timm")
+    >>> model = timm.create_model("vit_tiny_patch16_224", num_classes=10).eval()
+    >>> images = torch.randn(1, 3, 224, 224)
+    >>> before = model(images)
+    >>> torch.allclose(patch(model, "sape2-rel-k")(images), before, atol=1e-5)
+    True
+    >>> model.blocks[0].attn.pos
+    LayerEncoding("sape2-rel-k", grid=(14, 14), prefix=1)
+    """
+    if any(isinstance(module, LayerEncoding) for module in model.modules()):
+        raise ValueError(f"this {type(model).__name__} has sape2 attention already; patch a model once, when it is new")
+    sites = [*_timm.sites(model, grid), *_transformers.sites(model, grid)]
+    if not sites:
+        raise ValueError(
+            f"{type(model).__name__} has no attention over one grid of patches that sape2 knows; timm's and "
+            "transformers' ViT, DeiT, EVA and DINOv2 can be patched; for a model of your own use sape2.nn.Attention"
+        )
+    if unchanged:
+        encoding = _starting_at_zero(encoding, sites[0].dim // sites[0].num_heads)
+    # Everything that can fail comes before the first change.
+    layers = [
+        LayerEncoding(
+            encoding,
+            site.dim,
+            site.num_heads,
+            site.grid,
+            site.prefix,
+            device=site.weight.device,
+            dtype=site.weight.dtype,
+        )
+        for site in sites
+    ]
+    for site, layer in zip(sites, layers):
+        if unchanged:
+            _silence(layer)
+        layer.record = site.record()
+        site.install(layer)
+    if not keep_ape:
+        for site in sites:
+            for vectors in site.absolute_positions:
+                vectors.data.zero_()
+                vectors.requires_grad_(False)
+    return model
+
+
+def _silence(layer: LayerEncoding) -> None:
+    """Sets what the bias is proportional to to 0: the gain if it is learnt, else the tables. Gates keep their start."""
+    parameters = dict(layer.named_parameters())
+    silenced = {"gain"} if "gain" in parameters else parameters.keys() - set(_GATES)
+    with torch.no_grad():
+        for name in silenced:
+            parameters[name].zero_()
+
+
+def _trial(encoding: str, head_size: int) -> tuple[bool, bool]:
+    """Whether an encoding, once silenced, leaves attention as it is, and whether what it has to learn can be learnt."""
+    layer = LayerEncoding(encoding, head_size, 1, (2, 3))
+    _silence(layer)
+    q, k, v = torch.randn(3, 1, 1, 6, head_size, generator=torch.Generator().manual_seed(0))
+    attended = layer(q, k, v)
+    unchanged = torch.allclose(attended, ops.attention(q, k, v), rtol=0, atol=1e-6)
+    if not list(layer.parameters()):
+        return unchanged, True
+    (attended * k).sum().backward()
+    return unchanged, any(p.grad is not None and bool(p.grad.count_nonzero()) for p in layer.parameters())
+
+
+def _starting_at_zero(encoding: str, head_size: int) -> str:
+    """The encoding in a form that starts without effect and learns from there; ValueError if there is none."""
+    unchanged, learns = _trial(encoding, head_size)
+    if unchanged and learns:
+        return encoding
+    canonical = described(encoding, (head_size, 1, 2, 3, 0)).encoding
+    if not unchanged:
+        raise ValueError(
+            f'encoding "{canonical}" changes the attention from the start, so the model would not compute what it did '
+            "before; use unchanged=False if that is meant, or an encoding that adds a bias, such as sape2-rel-k"
+        )
+    # A distance has no slope if all vectors are equal: its gain starts at 0 instead, and must be learnt.
+    if "gain" in canonical or not canonical.startswith("sape2"):
+        raise ValueError(
+            f'encoding "{canonical}" cannot start without effect and learn from there; leave its gain out, or use '
+            "unchanged=False"
+        )
+    options = "gain=0,gain-mode=learnable]"
+    return f"{canonical[:-1]},{options}" if canonical.endswith("]") else f"{canonical}[{options}"
+
+
+def attn_layer(encoding: str = "sape2-rel-k", *, grid: Grid = (14, 14), prefix: int = 1) -> type[Attention]:
+    """A class for the argument `attn_layer` of timm's models: new models with sape2 attention from the start.
+
+    Args:
+        encoding: one that acts in attention.
+        grid: rows and columns of patches that the model is trained at.
+        prefix: tokens before the patches (class token, registers).
+
+    Returns:
+        A class with the constructor of timm's `Attention`. Pass the model through `follow_grid` if images of other
+        sizes will come.
+
+    >>> timm = __import__("pytest").importorskip("timm")
+    >>> model = timm.create_model("vit_tiny_patch16_224", attn_layer=attn_layer("sape2-rel-k"), dynamic_img_size=True)
+    >>> follow_grid(model)(torch.randn(1, 3, 160, 256)).shape
+    torch.Size([1, 1000])
+    """
+
+    class SapeAttention(Attention):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options, encoding=encoding, grid=grid, prefix=prefix)
+
+    return SapeAttention

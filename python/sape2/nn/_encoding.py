@@ -1,0 +1,192 @@
+"""Position encodings as modules: parameters in PyTorch's hands, everything else the library's own code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._encodings import Described, Grid, Shape, described
+
+
+def drawn_seed() -> int:
+    """A seed for first values, from PyTorch's own generator: `torch.manual_seed` decides them."""
+    return int(torch.randint(2**62, (), device="cpu"))
+
+
+def register(module: nn.Module, parameters: tuple[tuple[str, tuple[int, ...]], ...], device: Any, dtype: Any) -> None:
+    """Registers parameters without values."""
+    for name, shape in parameters:
+        module.register_parameter(name, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+
+
+def refill(parameters: list[Tensor], values: list[Tensor]) -> None:
+    """Copies first values into parameters."""
+    with torch.no_grad():
+        for parameter, value in zip(parameters, values):
+            parameter.copy_(value)
+
+
+class GridRecord:
+    """Rows and columns of patches in the forward pass under way; one for a model, shared by its layers."""
+
+    def __init__(self, rows: int, cols: int) -> None:
+        self.rows = rows
+        self.cols = cols
+
+
+class LayerEncoding(nn.Module):
+    """Attention with positions for q, k and v of your own.
+
+    Args:
+        encoding: an encoding that acts in attention, such as `"sape2-rel-k"` or `"rope2d"`.
+        dim: width of all heads together.
+        num_heads: heads; `dim / num_heads` is the head size `d`.
+        grid: rows and columns of patches that the model is trained at.
+        prefix: tokens before the patches (class token, registers).
+
+    Shapes:
+        q, k, v and the result: `[B, h, N, d]` with `N = prefix + rows·cols`; patch `(y, x)` is token
+        `prefix + y·cols + x`.
+
+    >>> positions = LayerEncoding("sape2-rel-k", dim=64, num_heads=4, grid=(6, 6), prefix=1)
+    >>> q, k, v = torch.randn(3, 2, 4, 37, 16)
+    >>> positions(q, k, v).shape
+    torch.Size([2, 4, 37, 16])
+    >>> positions(*torch.randn(3, 2, 4, 1 + 5 * 8, 16), grid=(5, 8)).shape
+    torch.Size([2, 4, 41, 16])
+    """
+
+    encoding: str
+    grid: Grid
+    prefix: int
+    record: GridRecord | None = None
+    """Where a call that names no grid finds it; the one trained at if this is None."""
+
+    def __init__(
+        self,
+        encoding: str,
+        dim: int,
+        num_heads: int,
+        grid: Grid,
+        prefix: int = 0,
+        *,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.shape: Shape = (dim, num_heads, *grid, prefix)
+        info = described(encoding, self.shape)
+        self._check(info)
+        self.encoding, self.grid, self.prefix = info.encoding, (grid[0], grid[1]), prefix
+        register(self, info.layer_parameters, device, dtype)
+        self._names = tuple(name for name, _ in info.layer_parameters)
+        self.reset_parameters()
+
+    def _check(self, info: Described) -> None:
+        if info.carries:
+            raise ValueError(
+                f'encoding "{info.encoding}" hands positions from layer to layer, which only sape2.nn.ViT does'
+            )
+        if not info.at_input:
+            return
+        at_input, in_layers = ("ape", info.encoding[: -len("+ape")]) if info.with_ape else (info.encoding, "none")
+        raise ValueError(
+            f'encoding "{info.encoding}" adds positions to the tokens before the first layer, which attention cannot '
+            f'do: give "{in_layers}" here and put sape2.nn.InputEncoding("{at_input}", …) before the first layer'
+        )
+
+    def tensors(self) -> list[Tensor]:
+        """The parameters, in the order in which the library takes them."""
+        return [getattr(self, name) for name in self._names]
+
+    def reset_parameters(self) -> None:
+        """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
+        tensors = self.tensors()
+        if tensors and not tensors[0].is_meta:
+            refill(
+                tensors,
+                torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), True, drawn_seed(), "pos"),
+            )
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, grid: Grid | None = None) -> Tensor:
+        """Attention; another grid than the one trained at adapts the tables as the encoding's options say."""
+        rows, cols = grid or (self.grid if self.record is None else (self.record.rows, self.record.cols))
+        if q.shape[2] != self.prefix + rows * cols:
+            raise ValueError(
+                f"there are {q.shape[2]} tokens, but {self.prefix} before the patches and a grid of {rows}×{cols} make "
+                f"{self.prefix + rows * cols}; give the grid of this call as grid=(rows, cols)"
+            )
+        attended: Tensor = torch.ops.sape2._encoded_attention.default(
+            q, k, v, self.encoding, self.shape, self.tensors(), rows, cols
+        )
+        return attended
+
+    def extra_repr(self) -> str:
+        """What stands between the brackets of `repr`."""
+        return f'"{self.encoding}", grid={self.grid}, prefix={self.prefix}'
+
+
+class InputEncoding(nn.Module):
+    """Positions added to the tokens once, before the first layer: `ape`, `sinusoidal`, `sinusoidal2d`.
+
+    Args:
+        encoding: such an encoding.
+        dim: width of the tokens.
+        grid: rows and columns of patches that the model is trained at.
+        prefix: tokens before the patches.
+
+    Shapes:
+        tokens and the result: `[B, prefix + rows·cols, dim]`.
+
+    >>> ape = InputEncoding("ape", dim=64, grid=(6, 6), prefix=1)
+    >>> ape.pos_embed.shape
+    torch.Size([1, 37, 64])
+    >>> ape(torch.zeros(2, 1 + 4 * 8, 64), grid=(4, 8)).shape
+    torch.Size([2, 33, 64])
+    """
+
+    encoding: str
+    grid: Grid
+    prefix: int
+
+    def __init__(
+        self, encoding: str, dim: int, grid: Grid, prefix: int = 0, *, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.shape: Shape = (dim, 1, *grid, prefix)
+        info = described(encoding, self.shape)
+        if info.in_layers or not info.at_input:
+            raise ValueError(
+                f'encoding "{info.encoding}" acts in attention: give it to sape2.nn.Attention or '
+                "sape2.nn.LayerEncoding; sape2.nn.ViT takes encodings of every kind"
+            )
+        self.encoding, self.grid, self.prefix = info.encoding, (grid[0], grid[1]), prefix
+        register(self, info.model_parameters, device, dtype)
+        self._names = tuple(name for name, _ in info.model_parameters)
+        self.reset_parameters()
+
+    def tensors(self) -> list[Tensor]:
+        """The parameters, in the order in which the library takes them."""
+        return [getattr(self, name) for name in self._names]
+
+    def reset_parameters(self) -> None:
+        """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
+        tensors = self.tensors()
+        if tensors and not tensors[0].is_meta:
+            refill(
+                tensors, torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), False, drawn_seed(), "")
+            )
+
+    def forward(self, tokens: Tensor, grid: Grid | None = None) -> Tensor:
+        """The tokens with their positions; vectors learnt for another grid are resampled as an image."""
+        rows, cols = self.grid if grid is None else grid
+        added: Tensor = torch.ops.sape2._encoded_input.default(
+            tokens, self.encoding, self.shape, self.tensors(), rows, cols
+        )[0]
+        return added
+
+    def extra_repr(self) -> str:
+        """What stands between the brackets of `repr`."""
+        return f'"{self.encoding}", grid={self.grid}, prefix={self.prefix}'

@@ -1,0 +1,28 @@
+"""What the tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+NEW_TORCH = int(torch.__version__.split(".")[0]) >= 2
+needs_torch_2 = pytest.mark.skipif(not NEW_TORCH, reason="needs PyTorch 2")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def program() -> str:
+    """The `sape2` program: SAPE2_PROGRAM, or one on the path."""
+    found = os.environ.get("SAPE2_PROGRAM") or shutil.which("sape2")
+    if not found:
+        pytest.skip("there is no sape2 program: set SAPE2_PROGRAM to its path")
+    return found

@@ -1,0 +1,81 @@
+"""sape2.nn.Attention beside timm's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import sape2
+from sape2.nn import Attention
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"qkv_bias": True}, {"qk_norm": True}, {"scale_norm": True, "proj_bias": False}]
+)
+def test_without_positions_it_is_timms(options: dict[str, bool]) -> None:
+    timm_layers = pytest.importorskip("timm.layers.attention")
+    norm = torch.nn.LayerNorm
+    theirs = timm_layers.Attention(48, 3, norm_layer=norm, **options)
+    ours = Attention(48, 3, norm_layer=norm, **options, encoding="none", grid=(4, 5), prefix=1)
+    assert ours.load_state_dict(theirs.state_dict(), strict=True)
+    x = torch.randn(2, 21, 48)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-6)
+    assert ours(x, attn_mask=None, is_causal=False).shape == x.shape
+
+
+def test_weights_of_timm_load_beside_positions() -> None:
+    timm_layers = pytest.importorskip("timm.layers.attention")
+    ours = Attention(48, 3, qkv_bias=True)
+    missing, unexpected = ours.load_state_dict(timm_layers.Attention(48, 3, qkv_bias=True).state_dict(), strict=False)
+    assert unexpected == []
+    assert all(name.startswith("pos.") for name in missing)
+
+
+def test_head_size_and_width_of_its_own() -> None:
+    attention = Attention(48, 3, attn_head_dim=20, dim_out=32, grid=(2, 3), prefix=0)
+    assert attention.pos.ex.shape[-1] == 20
+    assert attention(torch.randn(2, 6, 48)).shape == (2, 6, 32)
+
+
+def test_it_equals_the_operator() -> None:
+    attention = Attention(48, 3, encoding="sape2-rel-k", grid=(4, 5), prefix=1)
+    x, pos = torch.randn(2, 21, 48), attention.pos
+    q, k, v = attention.qkv(x).view(2, 21, 3, 3, 16).permute(2, 0, 3, 1, 4)
+    out = sape2.ops.sape2_attention(
+        q, k, v, pos.ex, pos.ey, 4, 5, prefix=1, span="between", form="direct", bias_inside=False,
+        gate_scale=pos.gate_alpha / 4, gate_offset=pos.gate_beta,
+    )  # fmt: skip
+    assert torch.equal(attention(x), attention.proj(out.transpose(1, 2).reshape(2, 21, 48)))
+
+
+def test_rows_and_columns_are_told_apart() -> None:
+    """An image turned on its side gives the tokens turned, with the tables exchanged."""
+    upright, turned = (Attention(32, 2, encoding="sape2-rel-k", grid=grid, prefix=0) for grid in ((3, 5), (5, 3)))
+    turned.load_state_dict(upright.state_dict())
+    turned.pos.ex, turned.pos.ey = turned.pos.ey, turned.pos.ex
+    x = torch.randn(2, 3, 5, 32)
+    there = upright(x.flatten(1, 2)).view(2, 3, 5, 32)
+    back = turned(x.transpose(1, 2).flatten(1, 2)).view(2, 5, 3, 32).transpose(1, 2)
+    torch.testing.assert_close(there, back, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"attn_drop": 0.1}, "attn_drop is 0.1, but the fused attention never stores its weights"),
+        ({"num_heads": 5}, "dim is 64, which 5 heads do not divide"),
+        ({"grid": (0, 4)}, "a grid of 0×4 and 1 prefix tokens make no model"),
+        ({"prefix": -1}, "-1 prefix tokens make no model"),
+    ],
+)
+def test_wrong_constructor_arguments(arguments: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Attention(64, **{"num_heads": 4, "grid": (4, 4), **arguments})
+
+
+def test_wrong_calls() -> None:
+    attention = Attention(64, 4, grid=(4, 4), prefix=1)
+    with pytest.raises(ValueError, match="there are 26 tokens, but 1 before the patches and a grid of 4×4 make 17"):
+        attention(torch.randn(1, 26, 64))
+    with pytest.raises(ValueError, match="takes no mask"):
+        attention(torch.randn(1, 17, 64), attn_mask=torch.zeros(17, 17))

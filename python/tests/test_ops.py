@@ -1,0 +1,93 @@
+"""Operators: values, gradients, types, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cases import ENCODINGS, HEADS, PREFIX, SIZE, operators, solved
+from conftest import needs_torch_2
+
+import sape2
+
+OPERATORS = list(operators())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_same_bits_every_time(name: str) -> None:
+    case = operators()[name]
+    for some, other in zip(solved(*case), solved(*case)):
+        assert torch.equal(some, other)
+
+
+def test_axial_attention_is_attention_with_a_stored_bias() -> None:
+    q, k, v, zx, zy = (t.double().detach().requires_grad_() for t in operators()["axial_attention"][1][:5])
+
+    def stored(*tensors: torch.Tensor) -> torch.Tensor:
+        q, k, v, zx, zy = tensors
+        bias = (zy.unsqueeze(-1) + zx.unsqueeze(-2)).flatten(-2)
+        bias = torch.nn.functional.pad(bias, (PREFIX, 0, PREFIX, 0))
+        return torch.softmax(q @ k.transpose(-1, -2) / SIZE**0.5 + bias, -1) @ v
+
+    ours = solved(lambda *t: sape2.ops.axial_attention(*t, 4, 5, prefix=PREFIX), [q, k, v, zx, zy], {})
+    for some, other in zip(ours, solved(stored, [q, k, v, zx, zy], {})):
+        torch.testing.assert_close(some, other, rtol=0, atol=1e-10)
+
+
+def test_bias_is_what_the_vectors_make() -> None:
+    _, (q, k, ex, ey, rows, cols), _ = operators()["sape2_vectors"]
+    ux, uy = sape2.ops.sape2_vectors(q, k, ex, ey, rows, cols, prefix=PREFIX)
+    bias = sape2.ops.sape2_bias(q, k, ex, ey, rows, cols, prefix=PREFIX)[:, :, PREFIX:, PREFIX:]
+    torch.testing.assert_close(bias, torch.cdist(ux, ux) + torch.cdist(uy, uy), rtol=1e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("name", [n for n in OPERATORS if not n.startswith("rope")])
+def test_autocast_computes_in_its_type(name: str) -> None:
+    call, positional, named = operators()[name]
+    with torch.autocast("cpu", torch.bfloat16):
+        out = call(*positional, **named)
+    assert (out if isinstance(out, torch.Tensor) else out[0]).dtype == torch.bfloat16
+
+
+def test_wrong_arguments_get_a_sentence() -> None:
+    q, table = torch.zeros(2, 3, 13, 8), torch.zeros(5, 8)
+    with pytest.raises(ValueError, match=r"q \[2, 3, 13, 8\] has 13 tokens, but prefix \+ rows·cols is 1 \+ 3·5"):
+        sape2.ops.sape2_attention(q, q, q, table, table, 3, 5, prefix=1)
+    with pytest.raises(TypeError, match="q is float16, which is not supported on the CPU"):
+        sape2.ops.attention(q.half(), q.half(), q.half())
+
+
+def test_second_backward_is_refused() -> None:
+    q = torch.randn(1, 2, 6, 4, requires_grad=True)
+    (gradient,) = torch.autograd.grad(sape2.ops.attention(q, q, q).sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="can be differentiated once"):
+        gradient.sum().backward()
+
+
+@needs_torch_2
+def test_transformations_of_torch_func_are_refused() -> None:
+    q = torch.randn(5, 2, HEADS, 21, SIZE)
+    with pytest.raises(NotImplementedError, match="sape2::attention cannot be mapped by vmap; call it once"):
+        torch.vmap(sape2.ops.attention)(q, q, q)
+    with pytest.raises(NotImplementedError, match="cannot be differentiated by torch.func"):
+        torch.func.grad(lambda q: sape2.ops.attention(q, q, q).sum())(q[0])
+    layer = sape2.nn.LayerEncoding("sape2-rel-k", HEADS * SIZE, HEADS, (4, 5), 1)
+    with pytest.raises(NotImplementedError, match="sape2::sape2_attention cannot be mapped by vmap"):
+        torch.vmap(layer)(q, q, q)
+
+
+@needs_torch_2
+@pytest.mark.parametrize("name", OPERATORS)
+def test_opcheck(name: str) -> None:
+    _, positional, named = operators()[name]
+    torch.library.opcheck(getattr(torch.ops.sape2, name.split()[0]).default, tuple(positional), named)
+
+
+@needs_torch_2
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_opcheck_of_encodings(encoding: str) -> None:
+    from sape2.nn._vit import _BlockEncoding
+
+    q, k, v = operators()["attention"][1]
+    layer = _BlockEncoding(encoding, HEADS * SIZE, HEADS, (6, 6), PREFIX)  # tables for another grid than 4×5
+    arguments = (q, k, v, layer.encoding, layer.shape, layer.tensors(), 4, 5)
+    torch.library.opcheck(torch.ops.sape2._encoded_attention.default, arguments)

@@ -1,0 +1,154 @@
+// Encodings as operators: the same code that the program's ViT runs, with parameters that Python
+// keeps. Each is made of operators that autograd, autocast and torch.compile know.
+#include "ops/sizes.h"
+#include "python/encoding_info.h"
+#include "python/said.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+#include <torch/nn/module.h>
+
+#include <map>
+#include <mutex>
+
+namespace sape2::python {
+namespace {
+
+using at::Tensor;
+using at::TensorList;
+
+nn::Initialisation shapes_only() {
+  return {.kind = nn::Initialisation::Kind::shapes_only, .seed = 0};
+}
+
+/// The encoding without parameters, for its layers; kept, since every call of every layer asks for
+/// it and parsing costs more than the rest.
+std::shared_ptr<const nn::Encoding> outline(const std::string& encoding, at::IntArrayRef numbers) {
+  using Key = std::pair<std::string, std::vector<int64_t>>;
+  static std::mutex mutex;
+  static std::map<Key, std::shared_ptr<const nn::Encoding>> made;
+  Key key{encoding, numbers.vec()};
+  const std::lock_guard lock(mutex);
+  auto& found = made[key];
+  if (!found) {
+    torch::nn::Module nowhere;
+    std::set<std::string> decayed;
+    nn::ParameterScope scope(nowhere, shapes_only(), decayed);
+    try {
+      found = nn::make_encoding(nn::EncodingSpec::parse(encoding), shape_of(numbers), scope);
+    } catch (...) {
+      made.erase(key);
+      throw;
+    }
+  }
+  return found;
+}
+
+std::unique_ptr<nn::LayerEncoding> layer_of(const std::string& encoding, at::IntArrayRef shape,
+                                            TensorList parameters) {
+  nn::GivenParameters given(parameters.vec());
+  nn::ParameterScope scope(given);
+  return outline(encoding, shape)->make_layer(scope);
+}
+
+nn::ForwardPass pass_over(int64_t rows, int64_t cols, at::IntArrayRef shape) {
+  return {.grid = {rows, cols, shape[4]}};
+}
+
+Tensor encoded_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::string encoding,
+                         at::IntArrayRef shape, TensorList parameters, int64_t rows, int64_t cols) {
+  return said([&] {
+    const auto layer = layer_of(encoding, shape, parameters);
+    return layer->attend(q, k, v, {rows, cols, shape[4]});
+  });
+}
+
+/// The tokens with what the encoding adds at the input, and what it hands to the first layer (empty
+/// where that is nothing).
+std::tuple<Tensor, Tensor> encoded_input(const Tensor& tokens, std::string encoding,
+                                         at::IntArrayRef shape, TensorList parameters, int64_t rows,
+                                         int64_t cols) {
+  return said([&] {
+    const nn::EncodingShape trained = shape_of(shape);
+    TORCH_CHECK_VALUE(tokens.dim() == 3 && ops::size_of(tokens, 2) == trained.width &&
+                          ops::size_of(tokens, 1) == trained.prefix + rows * cols,
+                      "tokens are ", tokens.sym_sizes(), ", expected [images, ", trained.prefix,
+                      " + ", rows, "·", cols, ", ", trained.width, "]");
+    nn::GivenParameters given(parameters.vec());
+    nn::ParameterScope scope(given);
+    const auto made = nn::make_encoding(nn::EncodingSpec::parse(encoding), trained, scope);
+    nn::ForwardPass pass = pass_over(rows, cols, shape);
+    // An operator never returns one of its arguments.
+    Tensor added = made->embed(tokens, pass);
+    if (added.is_same(tokens)) added = tokens.clone();
+    return std::tuple(added, pass.carried.defined() ? pass.carried.clone() : at::empty({0}));
+  });
+}
+
+/// What a layer's q, k and v are projected from, and what the layer hands to the next.
+std::tuple<Tensor, Tensor> encoded_layer_input(const Tensor& tokens, const Tensor& carried,
+                                               std::string encoding, at::IntArrayRef shape,
+                                               TensorList parameters, int64_t rows, int64_t cols) {
+  return said([&] {
+    nn::ForwardPass pass = pass_over(rows, cols, shape);
+    pass.carried = carried;
+    const Tensor input = layer_of(encoding, shape, parameters)->attention_input(tokens, pass);
+    return std::tuple(input, pass.carried);
+  });
+}
+
+/// First values of the parameters of the model as a whole, or of the layer at `path`.
+std::vector<Tensor> encoding_parameters(std::string encoding, at::IntArrayRef shape, bool of_layer,
+                                        int64_t seed, std::string path) {
+  return said([&] {
+    const nn::Initialisation random{.kind = nn::Initialisation::Kind::random,
+                                    .seed = static_cast<uint64_t>(seed)};
+    std::set<std::string> decayed;
+    torch::nn::Module root;
+    std::vector<Tensor> values;
+    if (of_layer) {
+      nn::ParameterScope scope(root, random, decayed);
+      // A name with dots is a place in the tree, as in the names of parameters.
+      for (size_t start = 0; start < path.size();) {
+        const size_t dot = std::min(path.find('.', start), path.size());
+        scope = scope.child(path.substr(start, dot - start));
+        start = dot + 1;
+      }
+      outline(encoding, shape)->make_layer(scope);
+    } else {
+      nn::ParameterScope scope(root, random, decayed);
+      nn::make_encoding(nn::EncodingSpec::parse(encoding), shape_of(shape), scope);
+    }
+    for (const Tensor& parameter : root.parameters()) values.push_back(parameter.detach());
+    return values;
+  });
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(sape2, m) {
+  // shape: width, heads, rows, cols, prefix of the model; rows, cols: the grid of this call.
+  m.def("_encodings() -> str", [] { return encodings_json(); });
+  m.def("_encoding(str encoding, int[] shape) -> str",
+        [](std::string encoding, at::IntArrayRef shape) {
+          return said([&] { return encoding_json(encoding, shape); });
+        });
+  m.def(
+      "_encoding_parameters(str encoding, int[] shape, bool of_layer, int seed, str path) -> "
+      "Tensor[]",
+      &encoding_parameters);
+  m.def(
+      "_encoded_attention(Tensor q, Tensor k, Tensor v, str encoding, int[] shape, Tensor[] "
+      "parameters, int rows, int cols) -> Tensor",
+      &encoded_attention);
+  m.def(
+      "_encoded_input(Tensor tokens, str encoding, int[] shape, Tensor[] parameters, int rows, "
+      "int cols) -> (Tensor tokens, Tensor carried)",
+      &encoded_input);
+  m.def(
+      "_encoded_layer_input(Tensor tokens, Tensor carried, str encoding, int[] shape, Tensor[] "
+      "parameters, int rows, int cols) -> (Tensor input, Tensor carried)",
+      &encoded_layer_input);
+}
+
+}  // namespace sape2::python

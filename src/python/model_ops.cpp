@@ -1,0 +1,119 @@
+// Configurations, first weights and files of whole models, as the program has them.
+#include "sape2/io/model_file.h"
+#include "sape2/nn/presets.h"
+#include "sape2/nn/vit.h"
+
+#include "python/said.h"
+
+#include <ATen/ATen.h>
+#include <nlohmann/json.hpp>
+#include <torch/library.h>
+
+namespace sape2::python {
+namespace {
+
+using at::Tensor;
+using Json = nlohmann::ordered_json;
+using Names = std::vector<std::string>;
+using Kind = nn::Initialisation::Kind;
+
+/// Of a model's parameters, in the model's order.
+std::tuple<Names, std::vector<Tensor>> named(const nn::ViT& model) {
+  std::tuple<Names, std::vector<Tensor>> result;
+  for (const auto& item : model.named_parameters()) {
+    std::get<0>(result).push_back(item.key());
+    std::get<1>(result).push_back(item.value().detach());
+  }
+  return result;
+}
+
+/// One line on each preset, by name.
+std::string presets() {
+  Json all = Json::object();
+  for (const nn::Preset& preset : nn::presets()) all[preset.name] = preset.summary;
+  return all.dump();
+}
+
+std::string preset(std::string name) {
+  return said([&] {
+    nn::ModelConfig config;
+    config.vit = nn::preset(name).config;
+    return nn::to_json(config);
+  });
+}
+
+/// The configuration that is meant, checked; its encoding in canonical form.
+std::string model_config(std::string json) {
+  return said([&] { return nn::to_json(nn::model_config_from_json(json)); });
+}
+
+std::tuple<Names, std::vector<Tensor>> model_parameters(std::string json, int64_t seed) {
+  return said([&] {
+    const nn::ViT model(nn::model_config_from_json(json),
+                        {.kind = Kind::random, .seed = static_cast<uint64_t>(seed)});
+    return named(model);
+  });
+}
+
+Names decayed_parameters(std::string json) {
+  return said([&] {
+    const nn::ViT outline(nn::model_config_from_json(json), {.kind = Kind::shapes_only, .seed = 0});
+    return Names(outline.decayed_parameters().begin(), outline.decayed_parameters().end());
+  });
+}
+
+/// Configuration, further metadata (a JSON object of strings), names and weights.
+std::tuple<std::string, std::string, Names, std::vector<Tensor>> load_model(std::string path) {
+  return said([&] {
+    const auto model = io::load_model(path);
+    const Json metadata(io::further_metadata(io::SafetensorsFile::open(path)));
+    auto [names, values] = named(*model);
+    return std::tuple(nn::to_json(model->config()),
+                      metadata.dump(-1, ' ', false, Json::error_handler_t::replace),
+                      std::move(names), std::move(values));
+  });
+}
+
+void save_model(std::string path, std::string config, std::string metadata, Names names,
+                std::vector<Tensor> values, bool bfloat16) {
+  said([&] {
+    const nn::ViT model(nn::model_config_from_json(config),
+                        {.kind = Kind::uninitialised, .seed = 0});
+    const at::NoGradGuard no_grad;
+    auto parameters = model.named_parameters();
+    TORCH_CHECK_VALUE(names.size() == values.size() && names.size() == parameters.size(),
+                      "the model has ", names.size(), " tensors, but its configuration asks for ",
+                      parameters.size());
+    for (size_t i = 0; i < names.size(); ++i) {
+      Tensor* wanted = parameters.find(names[i]);
+      TORCH_CHECK_VALUE(wanted, "the model has the tensor \"", names[i],
+                        "\", which a model of its configuration does not have");
+      TORCH_CHECK_VALUE(wanted->sizes() == values[i].sizes(), "tensor \"", names[i],
+                        "\" has the shape ", values[i].sizes(), ", expected ", wanted->sizes());
+      wanted->copy_(values[i]);
+    }
+    io::SaveModelOptions options;
+    options.weights = bfloat16 ? io::WeightType::bfloat16 : io::WeightType::float32;
+    options.extra = Json::parse(metadata).get<io::Metadata>();
+    io::save_model(path, model, options);
+  });
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(sape2, m) {
+  m.def("_presets() -> str", &presets);
+  m.def("_preset(str name) -> str", &preset);
+  m.def("_model_config(str json) -> str", &model_config);
+  m.def("_model_parameters(str json, int seed) -> (str[] names, Tensor[] values)",
+        &model_parameters);
+  m.def("_decayed_parameters(str json) -> str[]", &decayed_parameters);
+  m.def("_load_model(str path) -> (str config, str metadata, str[] names, Tensor[] values)",
+        &load_model);
+  m.def(
+      "_save_model(str path, str config, str metadata, str[] names, Tensor[] values, bool "
+      "bfloat16) -> ()",
+      &save_model);
+}
+
+}  // namespace sape2::python
