@@ -31,20 +31,20 @@ void check_place(const HeaderEntry& entry, std::uint64_t expected_begin, std::ui
   const std::string context =
       source + " is not a valid safetensors file: tensor " + in_quotes(entry.name);
   if (entry.begin > entry.end || entry.end > data_bytes) {
-    throw Error(context + " lies at bytes " + std::to_string(entry.begin) + " to " +
-                std::to_string(entry.end) + ", expected a range within the file's " +
-                in_bytes(data_bytes) + " of data");
+    throw FormatError(context + " lies at bytes " + std::to_string(entry.begin) + " to " +
+                      std::to_string(entry.end) + ", expected a range within the file's " +
+                      in_bytes(data_bytes) + " of data");
   }
   if (entry.begin != expected_begin) {
-    throw Error(context + " begins at byte " + std::to_string(entry.begin) + ", expected " +
-                std::to_string(expected_begin) + ": tensors must follow each other without " +
-                (entry.begin < expected_begin ? "overlap" : "holes"));
+    throw FormatError(context + " begins at byte " + std::to_string(entry.begin) + ", expected " +
+                      std::to_string(expected_begin) + ": tensors must follow each other without " +
+                      (entry.begin < expected_begin ? "overlap" : "holes"));
   }
   const std::uint64_t needed = tensor_bytes(entry.shape, entry.dtype, context);
   if (entry.end - entry.begin != needed) {
-    throw Error(context + " has " + in_bytes(entry.end - entry.begin) + ", expected " +
-                std::to_string(needed) + " for " + std::string(dtype_name(entry.dtype)) + " " +
-                shape_text(entry.shape));
+    throw FormatError(context + " has " + in_bytes(entry.end - entry.begin) + ", expected " +
+                      std::to_string(needed) + " for " + std::string(dtype_name(entry.dtype)) +
+                      " " + shape_text(entry.shape));
   }
 }
 
@@ -59,7 +59,7 @@ std::uint64_t tensor_bytes(const std::vector<std::int64_t>& shape, Dtype dtype,
   for (const std::int64_t size : shape) {
     const auto factor = static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1));
     if (bytes > kMost / factor) {
-      throw Error(context + " has the shape " + shape_text(shape) + ", whose size overflows");
+      throw FormatError(context + " has the shape " + shape_text(shape) + ", whose size overflows");
     }
     bytes *= factor;
     empty = empty || size == 0;
@@ -70,7 +70,7 @@ std::uint64_t tensor_bytes(const std::vector<std::int64_t>& shape, Dtype dtype,
 SafetensorsContent parse_safetensors(std::span<const std::byte> file, std::string_view source) {
   const std::string name = in_quotes(source);
   const auto fail = [&](const std::string& reason) {
-    throw Error(name + " is not a valid safetensors file: " + reason);
+    throw FormatError(name + " is not a valid safetensors file: " + reason);
   };
   if (file.empty()) fail("it is empty");
   if (file.size() < kLengthBytes) {

@@ -102,12 +102,17 @@ std::string metadata_value(const io::SafetensorsFile& file, const std::string& k
 
 void check(const io::SafetensorsFile& file, const io::NamedTensors& tensors,
            const std::string& fingerprint) {
-  if (metadata_value(file, kFormatKey) != kFormat) throw Error("it is no checkpoint of a run");
+  const std::string format = metadata_value(file, kFormatKey);
+  if (format.empty()) throw DamagedCheckpoint("it is no checkpoint of a run");
   if (metadata_value(file, kChecksumKey) != checksum_of(file)) {
-    throw Error("its checksum does not fit its content, so it was damaged");
+    throw DamagedCheckpoint("its checksum does not fit its content, so it was damaged");
+  }
+  if (format != kFormat) {
+    throw Error("its format is " + in_quotes(format) + ", expected " + in_quotes(kFormat) +
+                ": a newer sape2 may be needed");
   }
   if (metadata_value(file, kRunKey) != fingerprint) {
-    throw Error("it belongs to a run of another configuration");
+    throw Error("it belongs to another configuration than the run's config.json holds");
   }
   for (const auto& [name, tensor] : tensors) {
     const io::TensorView* view = file.find(name);
@@ -137,15 +142,22 @@ void write_checkpoint(const fs::path& path, const io::NamedTensors& tensors,
 
 Progress read_checkpoint(const fs::path& path, const io::NamedTensors& tensors,
                          const std::string& fingerprint) {
-  const auto file = io::SafetensorsFile::open(path);
+  const auto refusal = [&](const Error& reason) {
+    return "checkpoint " + in_quotes(path) + " is refused: " + reason.what();
+  };
   try {
+    const auto file = io::SafetensorsFile::open(path);
     check(file, tensors, fingerprint);
     const Progress progress = progress_of(file.metadata());
     const at::NoGradGuard no_grad;
     for (auto& [name, tensor] : tensors) tensor.copy_(io::to_tensor(file, file.at(name)));
     return progress;
+  } catch (const DamagedCheckpoint& error) {
+    throw DamagedCheckpoint(refusal(error));
+  } catch (const io::FormatError& error) {
+    throw DamagedCheckpoint(refusal(error));
   } catch (const Error& error) {
-    throw Error("checkpoint " + in_quotes(path) + " is refused: " + error.what());
+    throw Error(refusal(error));
   }
 }
 

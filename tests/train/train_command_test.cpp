@@ -192,6 +192,23 @@ TEST(TrainCommand, AResumedRunKeepsItsConfiguration) {
   EXPECT_EQ(run_sape2({"train", "--resume", run}).exit_code, 0);
 }
 
+TEST(TrainCommand, RestartMovesTheRunAside) {
+  const io::test::ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  ASSERT_EQ(run_sape2(train_arguments({"--out", run})).exit_code, 0);
+  const std::string best = file_bytes(run / "best.safetensors");
+  fs::remove_all(run / "checkpoints");
+  expect_mistake(run_sape2({"train", "--resume", run}), 1, "add --restart");
+  EXPECT_EQ(read_log(run / "log.jsonl").steps.size(), 8u);
+  const auto outcome = run_sape2({"train", "--resume", run, "--restart"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("aside-1"), std::string::npos) << outcome.out;
+  EXPECT_EQ(file_bytes(run / "aside-1/best.safetensors"), best);
+  EXPECT_EQ(file_bytes(run / "best.safetensors"), best);
+  EXPECT_EQ(read_log(run / "log.jsonl").steps.size(), 8u);
+  expect_mistake(run_sape2(train_arguments({"--restart"})), 1, "--resume");
+}
+
 struct Mistake {
   Arguments arguments;
   std::string part;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/error.h"
 #include "sape2/io/dtype.h"
 
 #include <cstddef>
@@ -15,9 +16,16 @@
 /// Reading and writing of safetensors files, without any framework.
 ///
 /// Nothing in a file is trusted: sizes, offsets, names and types are checked against the format
-/// before a tensor is handed out, and every fault is one sentence, thrown as sape2::Error.
+/// before a tensor is handed out, and every fault is one sentence, thrown as FormatError.
 
 namespace sape2::io {
+
+/// A file that could be read but whose content is not what the format asks for: it was damaged, or
+/// is of another kind. A file that cannot be read at all is a plain Error.
+class FormatError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// The free-form strings of a file (`__metadata__`).
 using Metadata = std::map<std::string, std::string>;
