@@ -77,7 +77,7 @@ class TrainCommand : public Command {
     const int threads = folder.config().threads;
     if (app_->get_parent()->count("--threads") == 0 && threads > 0) use_threads(threads);
     if (app_->count("--device") > 0) folder.use_device(options_.device());
-    train::RunData data = train::load_run_data(folder.config().data);
+    train::RunData data = train::load_run_data(train::data_of_run(folder.config().data, resume_));
     if (restart_) {
       terminal.print(
           fmt::format("what the run had so far is now in {}", folder.restart().native()));

@@ -49,6 +49,13 @@ double training_rate(const train::RunHistory& history, const train::RunSummary& 
   return *middle;
 }
 
+// Older runs hold paths as they were typed.
+bool same_plan(train::RunConfig one, train::RunConfig other) {
+  one.data = train::absolute_paths(one.data);
+  other.data = train::absolute_paths(other.data);
+  return train::fingerprint(one) == train::fingerprint(other);
+}
+
 class Session {
  public:
   Session(const ComparisonPlan& plan, const train::RunData& data, fs::path folder,
@@ -92,7 +99,7 @@ void Session::refuse_other_plans() const {
       const fs::path folder = folder_of(config);
       if (!fs::exists(folder / "config.json")) continue;
       const auto present = train::RunFolder::open(folder);
-      if (train::fingerprint(present.config()) != train::fingerprint(config)) {
+      if (!same_plan(present.config(), config)) {
         throw Error(fmt::format(
             "the run in {} was begun with other data, model or recipe; compare in another folder "
             "with --out, or remove that one",

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <map>
 
 namespace sape2::train::test {
@@ -324,6 +325,11 @@ TEST(Trainer, StartsFromAModelFile) {
 
   config.init = (scratch / "nothing.safetensors").native();
   expect_contains(error_text([&] { train(scratch / "third", config); }), "nothing.safetensors");
+  auto weights = io::load_tensors(scratch / "first/last.safetensors");
+  weights.at("head.bias")[0] = std::numeric_limits<float>::quiet_NaN();
+  config.init = (scratch / "nan.safetensors").native();
+  io::save_tensors(config.init, weights);
+  expect_contains(error_text([&] { train(scratch / "fifth", config); }), "holds a NaN");
   config.init = (scratch / "foreign.safetensors").native();
   io::save_tensors(config.init, {{"conv1", at::zeros({3})}});
   expect_contains(error_text([&] { train(scratch / "fourth", config); }), "no tensor");
