@@ -31,6 +31,9 @@ class CompareCommand : public Command {
     app.add_option("--out", out_, "Folder of the runs and the reports")
         ->type_name("DIR")
         ->required();
+    app.add_flag(
+        "--restart", restart_,
+        "Begin runs anew whose checkpoints are gone or refused; their files are kept aside");
     options_.prefer("vit-small", "quick");
     options_.declare(app);
     app.footer(
@@ -84,6 +87,7 @@ class CompareCommand : public Command {
     plan.seeds = seeds_;
     plan.recipe = options_.recipe();
     plan.model = options_.model();
+    plan.restart = restart_;
     return plan;
   }
 
@@ -102,7 +106,7 @@ class CompareCommand : public Command {
   }
 
   std::string encodings_, paper_;
-  bool family_ = false;
+  bool family_ = false, restart_ = false;
   RunOptions options_;
   std::string out_;
   std::int64_t seeds_ = 1;

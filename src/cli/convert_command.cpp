@@ -1,4 +1,5 @@
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 
@@ -42,7 +43,7 @@ class ConvertCommand : public Command {
     const auto original = io::SafetensorsFile::open(file);
     io::save_model(out_, *model,
                    {.weights = kWeightTypes.at(weights_), .extra = io::further_metadata(original)});
-    terminal.print(fmt::format("wrote {} ({:.1f} MB)", out_,
+    terminal.print(fmt::format("wrote {} ({:.1f} MB)", printable(out_),
                                static_cast<double>(std::filesystem::file_size(out_)) / 1e6));
     return kExitSuccess;
   }

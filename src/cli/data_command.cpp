@@ -103,7 +103,7 @@ class DataCommand : public Command {
       rows.push_back(
           {info.name, info.summary, size_text(info), count_text(info), place_text(info, root_)});
     }
-    if (json_) return terminal.print(all.dump(2));
+    if (json_) return terminal.print(all.dump(2, ' ', false, json::error_handler_t::replace));
     terminal.heading("Data sets");
     terminal.table(rows);
   }
@@ -131,7 +131,7 @@ class DataCommand : public Command {
         terminal.print(fmt::format("{}: {} ({})", name, result.folder.string(), result.origin));
       }
     }
-    if (json_) terminal.print(all.dump(2));
+    if (json_) terminal.print(all.dump(2, ' ', false, json::error_handler_t::replace));
   }
 
   void info(Terminal& terminal) {

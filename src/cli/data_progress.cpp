@@ -1,5 +1,7 @@
 #include "cli/data_progress.h"
 
+#include "sape2/in_quotes.h"
+
 #include "cli/duration_text.h"
 
 #include <fmt/format.h>
@@ -42,7 +44,7 @@ void DataProgress::end_line() {
 
 void DataProgress::note(const std::string& line) {
   end_line();
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", printable(line).c_str());
 }
 
 void DataProgress::progress(const std::string& what, std::uint64_t done, std::uint64_t total) {

@@ -1,5 +1,6 @@
 #include "sape2/error.h"
 #include "sape2/explain/figure.h"
+#include "sape2/in_quotes.h"
 #include "sape2/io/npz.h"
 #include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
@@ -149,15 +150,15 @@ class ExplainCommand : public Command {
              const explain::DrawOptions& draw) const {
     if (!out_.empty()) {
       explain::write_figure(out_, figure, draw);
-      terminal.print("wrote " + out_);
+      terminal.print("wrote " + printable(out_));
     }
     if (!npz_.empty()) {
       io::write_npz(npz_, explain::figure_numbers(figure));
-      terminal.print("wrote " + npz_);
+      terminal.print("wrote " + printable(npz_));
     }
     if (!safetensors_.empty()) {
       io::save_tensors(safetensors_, explain::figure_numbers(figure));
-      terminal.print("wrote " + safetensors_);
+      terminal.print("wrote " + printable(safetensors_));
     }
   }
 

@@ -11,7 +11,7 @@ ModelSummary summarise_model(const std::filesystem::path& path) {
   const auto file = io::SafetensorsFile::open(path);
   ModelSummary summary;
   summary.path = path;
-  summary.config = io::read_model_config(file);
+  summary.config = io::check_model(file);
   summary.file_bytes = std::filesystem::file_size(path);
   std::set<std::string_view> types;
   for (const io::TensorView& tensor : file.tensors()) {

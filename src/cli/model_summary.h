@@ -9,7 +9,7 @@
 
 namespace sape2::cli {
 
-/// What a model file holds, read without its weights.
+/// What a model file holds. A file that no model can be loaded from is refused, as everywhere.
 struct ModelSummary {
   std::filesystem::path path;
   std::uintmax_t file_bytes = 0;

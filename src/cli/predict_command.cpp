@@ -1,5 +1,6 @@
 #include "sape2/data/image.h"
 #include "sape2/error.h"
+#include "sape2/in_quotes.h"
 #include "sape2/study/prediction.h"
 
 #include "cli/command.h"
@@ -62,11 +63,11 @@ class PredictCommand : public Command {
     for (const std::string& path : images_) {
       std::vector<study::Prediction> predictions;
       try {
-        predictions = study::predict(*model, data::read_image(path), top_, size_);
+        predictions = look(*model, path);
       } catch (const Error& error) {
         // One bad file does not keep the others from being looked at.
         std::fflush(stdout);
-        std::fprintf(stderr, "sape2: %s\n", error.what());
+        std::fprintf(stderr, "sape2: %s\n", printable(error.what()).c_str());
         exit_code = kExitFailure;
         continue;
       }
@@ -81,6 +82,15 @@ class PredictCommand : public Command {
   }
 
  private:
+  std::vector<study::Prediction> look(nn::ViT& model, const std::string& path) const {
+    const data::Image image = data::read_image(path);
+    try {
+      return study::predict(model, image, top_, size_);
+    } catch (const Error& error) {
+      throw Error(in_quotes(path) + ": " + error.what());
+    }
+  }
+
   static void print(const Terminal& terminal, const std::string& path,
                     const std::vector<study::Prediction>& predictions) {
     terminal.heading(path);

@@ -4,6 +4,7 @@
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
+#include "sape2/train/run_config.h"
 #include "sape2/version.h"
 
 #include "cli/command.h"
@@ -16,14 +17,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <set>
 #include <system_error>
 
 namespace sape2::cli {
 namespace {
-
-constexpr int kMostThreads = 1024;
 
 // A mistake on the command line itself.
 class UsageError : public Error {
@@ -35,7 +35,7 @@ int report(const std::string& message, int exit_code) {
   // Messages of libraries may span lines; the first says what happened.
   const std::string line = message.substr(0, message.find('\n'));
   std::fflush(stdout);
-  std::fprintf(stderr, "sape2: %s\n", line.c_str());
+  std::fprintf(stderr, "sape2: %s\n", printable(line).c_str());
   return exit_code;
 }
 
@@ -77,7 +77,7 @@ Program::Program() {
   app_.set_version_flag("--version", "sape2 " SAPE2_VERSION, "Print the version and leave");
   app_.set_help_flag("-h,--help", "Print this help and leave");
   app_.add_option("--threads", threads_, "Threads to compute with (default: one for each core)")
-      ->check(whole_number(1, kMostThreads))
+      ->check(whole_number(1, train::kMostThreads))
       ->type_name("N");
   // Options of the program may stand after the command; what is left over is reported below.
   app_.fallthrough();
@@ -150,6 +150,9 @@ extern "C" int sape2_run_program(int count, char** arguments) {
     return report(error.what(), kExitFailure);
   } catch (const c10::Error& error) {
     return report(error.what_without_backtrace(), kExitFailure);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report("cannot use " + in_quotes(error.path1()) + ": " + error.code().message(),
+                  kExitFailure);
   } catch (const std::bad_alloc&) {
     return report("there is not enough memory", kExitFailure);
   } catch (const std::exception& error) {

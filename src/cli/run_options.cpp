@@ -133,9 +133,9 @@ train::RunConfig RunOptions::make_config(const data::Dataset& images, const std:
   if (!encoding.empty() || init.empty()) {
     config.model.encoding = nn::EncodingSpec::parse(encoding.empty() ? kDefaultEncoding : encoding);
   }
-  config.data = data_;
+  config.data = train::absolute_paths(data_);
   config.seed = seed_;
-  config.init = init;
+  config.init = init.empty() ? init : std::filesystem::absolute(init).native();
   config.device = device_;
   config.threads = threads_in_use();
   train::fit_to(config.model, images, config.recipe);

@@ -1,6 +1,7 @@
 #include "cli/terminal.h"
 
-#include <fmt/format.h>
+#include "sape2/in_quotes.h"
+
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -34,18 +35,9 @@ std::size_t display_width(std::string_view text) {
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// Names from files must not be able to steer the terminal.
-std::string visible(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return result;
+void put_line(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
 }
 
 std::string padded(std::string_view text, std::size_t width) {
@@ -82,23 +74,26 @@ Terminal Terminal::standard_output() {
 }
 
 void Terminal::print(std::string_view text) const {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fputc('\n', stdout);
+  // Names from files must not be able to steer the terminal.
+  for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) {
+    put_line(printable(text.substr(0, end)));
+  }
+  put_line(printable(text));
 }
 
 void Terminal::heading(std::string_view text) const {
-  print(styled(text, "1"));
+  put_line(styled(printable(text), "1"));
 }
 
 void Terminal::warning(std::string_view text) const {
-  for (const std::string& line : wrapped("warning: " + std::string(text), columns_)) {
-    print(styled(line, "33"));
+  for (const std::string& line : wrapped("warning: " + printable(text), columns_)) {
+    put_line(styled(line, "33"));
   }
 }
 
 void Terminal::table(std::vector<std::vector<std::string>> rows) const {
   for (auto& row : rows) {
-    for (std::string& cell : row) cell = visible(cell);
+    for (std::string& cell : row) cell = printable(cell);
   }
   // The last cell of a row does not widen its column: nothing stands to its right.
   std::vector<std::size_t> widths;
@@ -115,7 +110,7 @@ void Terminal::table(std::vector<std::vector<std::string>> rows) const {
     const std::size_t left = display_width(line);
     const std::size_t room = columns_ > left + kFewestColumns / 2 ? columns_ - left : columns_;
     for (const std::string& part : wrapped(row.back(), room)) {
-      print(line + part);
+      put_line(line + part);
       line.assign(left, ' ');
     }
   }

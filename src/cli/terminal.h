@@ -14,6 +14,7 @@ class Terminal {
 
   Terminal(bool colours, std::size_t columns) : colours_(colours), columns_(columns) {}
 
+  /// One or more lines. Here as below, control characters in names are shown escaped.
   void print(std::string_view text) const;
 
   /// A line that begins a section.
@@ -23,7 +24,7 @@ class Terminal {
   void warning(std::string_view text) const;
 
   /// Rows of cells in aligned columns, indented by two. The last cell is wrapped at the terminal's
-  /// width; rows may have different numbers of cells. Control characters are shown escaped.
+  /// width; rows may have different numbers of cells.
   void table(std::vector<std::vector<std::string>> rows) const;
 
  private:

@@ -36,6 +36,8 @@ class TrainCommand : public Command {
     app.add_option("--out", out_, "Folder of the run (default: runs/ and a name)")
         ->type_name("RUN");
     app.add_option("--resume", resume_, "Go on with the run in this folder")->type_name("RUN");
+    app.add_flag("--restart", restart_,
+                 "With --resume: move what the run has so far aside and begin at step 0");
     app.footer(
         "Ctrl-C finishes the step, saves, and tells how to go on. With the same configuration and\n"
         "number of threads, a run on the CPU gives the same weights, interrupted or not.\n\n"
@@ -46,6 +48,9 @@ class TrainCommand : public Command {
 
   int run(Terminal& terminal) override {
     const StopSignal stop_signal;
+    if (restart_ && resume_.empty()) {
+      throw Error("--restart needs the run to begin again: give its folder with --resume");
+    }
     return resume_.empty() ? begin(terminal) : go_on(terminal);
   }
 
@@ -72,7 +77,11 @@ class TrainCommand : public Command {
     const int threads = folder.config().threads;
     if (app_->get_parent()->count("--threads") == 0 && threads > 0) use_threads(threads);
     if (app_->count("--device") > 0) folder.use_device(options_.device());
-    train::RunData data = train::load_run_data(folder.config().data);
+    train::RunData data = train::load_run_data(train::data_of_run(folder.config().data, resume_));
+    if (restart_) {
+      terminal.print(
+          fmt::format("what the run had so far is now in {}", folder.restart().native()));
+    }
     TrainProgress progress;
     return report(
         terminal, resume_,
@@ -81,7 +90,7 @@ class TrainCommand : public Command {
 
   // A run is what its config.json says: only where it runs may change.
   void refuse_other_options() const {
-    constexpr std::array kAllowed{"resume", "device", "help"};
+    constexpr std::array kAllowed{"resume", "restart", "device", "help"};
     for (const CLI::Option* option : app_->get_options()) {
       if (option->count() == 0 || option->get_lnames().empty()) continue;
       const std::string& name = option->get_lnames().front();
@@ -113,6 +122,7 @@ class TrainCommand : public Command {
   std::string init_;
   std::string out_;
   std::string resume_;
+  bool restart_ = false;
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cli/train_progress.h"
 
+#include "sape2/in_quotes.h"
+
 #include "cli/duration_text.h"
 
 #include <fmt/format.h>
@@ -60,7 +62,7 @@ void TrainProgress::note(const std::string& sentence) {
 }
 
 void TrainProgress::print_line(const std::string& text) {
-  fmt::print("{}{}\n", line_is_open_ ? "\r\x1b[K" : "", text);
+  fmt::print("{}{}\n", line_is_open_ ? "\r\x1b[K" : "", printable(text));
   line_is_open_ = false;
   std::fflush(stdout);
 }

@@ -62,6 +62,18 @@ const DatasetInfo& dataset_info(const std::string& name) {
       fmt::format("there is no data set {}; {}", in_quotes(name), nn::name_advice(name, names)));
 }
 
+std::optional<std::filesystem::path> folder_of_name(const std::string& name) {
+  if (!name.starts_with(kFolderPrefix)) return std::nullopt;
+  return name.substr(kFolderPrefix.size());
+}
+
+std::string absolute_name(const std::string& name) {
+  const auto folder = folder_of_name(name);
+  if (!folder || folder->empty()) return name;
+  return std::string(kFolderPrefix) +
+         std::filesystem::absolute(*folder).lexically_normal().native();
+}
+
 Dataset load_dataset(const std::string& name, Split split, const LoadOptions& options) {
   const DatasetInfo& info = dataset_info(name);
   if (options.image_size < 0 || options.image_size > 4096) {
@@ -69,8 +81,7 @@ Dataset load_dataset(const std::string& name, Split split, const LoadOptions& op
   }
   if (info.name == "shapes") return load_shapes(split, options);
   if (info.name == "folder") {
-    const std::filesystem::path path =
-        name == "folder" ? options.root : std::filesystem::path(name.substr(kFolderPrefix.size()));
+    const std::filesystem::path path = folder_of_name(name).value_or(options.root);
     if (path.empty()) throw Error("say which folder: folder:PATH");
     return read_folder(path, split, options);
   }

@@ -3,6 +3,7 @@
 #include "sape2/data/image.h"
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
+#include "sape2/nn/model_config.h"
 
 #include "data/readers/readers.h"
 #include "data/text.h"
@@ -34,6 +35,14 @@ void check_labels(const Dataset& dataset, const std::filesystem::path& where) {
       throw Error(fmt::format("{} has no image of the class {} ({})", in_quotes(where), i,
                               in_quotes(dataset.class_names[i])));
     }
+  }
+}
+
+void check_class_names(const std::vector<std::string>& names, const std::filesystem::path& where) {
+  try {
+    nn::check_class_names(names);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", in_quotes(where), error.what()));
   }
 }
 

@@ -1,8 +1,14 @@
 #include "sape2/data/locations.h"
 
+#include "sape2/error.h"
+
 #include "data/official.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 namespace sape2::data {
@@ -14,11 +20,23 @@ fs::path from_environment(const char* variable) {
   return value ? fs::path(value) : fs::path();
 }
 
+// The user's home folder; empty if neither the environment nor the system knows one.
+fs::path home() {
+  const fs::path given = from_environment("HOME");
+  if (!given.empty()) return given;
+  std::array<char, 16384> text{};
+  struct passwd entry {};
+  struct passwd* found = nullptr;
+  ::getpwuid_r(::geteuid(), &entry, text.data(), text.size(), &found);
+  return found == nullptr ? fs::path() : fs::path(entry.pw_dir);
+}
+
+// Never a folder that others can write to, such as one in /tmp.
 fs::path cache_root() {
   const fs::path cache = from_environment("XDG_CACHE_HOME");
   if (!cache.empty()) return cache / "sape2";
-  const fs::path home = from_environment("HOME");
-  return (home.empty() ? fs::temp_directory_path() : home / ".cache") / "sape2";
+  const fs::path folder = home();
+  return folder.empty() ? fs::path() : folder / ".cache" / "sape2";
 }
 
 }  // namespace
@@ -34,7 +52,11 @@ std::vector<fs::path> search_roots(const fs::path& root) {
 }
 
 fs::path storage_root(const fs::path& root) {
-  return search_roots(root).front();
+  for (const fs::path& place : {root, from_environment("SAPE2_DATA"), cache_root()}) {
+    if (!place.empty()) return place;
+  }
+  throw Error(
+      "there is no home folder to keep data sets in; give a folder with --root, or set SAPE2_DATA");
 }
 
 std::optional<fs::path> find_dataset(const std::string& name, const fs::path& root) {

@@ -1,6 +1,7 @@
 #include "explain/canvas.h"
 
 #include "sape2/error.h"
+#include "sape2/utf8.h"
 
 #include <fmt/format.h>
 
@@ -80,8 +81,11 @@ double Canvas::text_width(const std::string& words, double size, bool bold) {
 }
 
 std::string Canvas::fitted(const std::string& words, double width, double size, bool bold) {
-  if (text_width(words, size, bold) <= width) return words;
-  std::string shorter = words;
+  // No figure has room for more, and measuring takes as long as the text.
+  constexpr std::size_t kLongest = 500;
+  if (words.size() <= kLongest && text_width(words, size, bold) <= width) return words;
+  std::string shorter = words.substr(0, kLongest);
+  while (!shorter.empty() && !is_utf8(shorter)) shorter.pop_back();
   while (!shorter.empty() && text_width(shorter + "…", size, bold) > width) {
     // Whole characters only: a continuation byte never stands alone.
     do shorter.pop_back();

@@ -2,9 +2,11 @@
 
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
+#include "sape2/io/checksum.h"
 #include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
 
+#include "io/finite.h"
 #include "io/shape_text.h"
 
 #include <ATen/ATen.h>
@@ -101,9 +103,13 @@ void save_model(const std::filesystem::path& path, const nn::ViT& model,
 }
 
 std::shared_ptr<nn::ViT> load_model(const std::filesystem::path& path) {
+  {
+    // First by the header, so that no memory is taken for tensors that do not fit.
+    const auto header = SafetensorsFile::open_header(path);
+    check_tensors(header, read_model_config(header));
+  }
   const auto file = SafetensorsFile::open(path);
-  const nn::ModelConfig config = read_model_config(file);
-  check_tensors(file, config);
+  const nn::ModelConfig config = check_model(file);
   using Kind = nn::Initialisation::Kind;
   auto model =
       std::make_shared<nn::ViT>(config, nn::Initialisation{.kind = Kind::uninitialised, .seed = 0});
@@ -113,8 +119,20 @@ std::shared_ptr<nn::ViT> load_model(const std::filesystem::path& path) {
   return model;
 }
 
+nn::ModelConfig check_model(const SafetensorsFile& file) {
+  nn::ModelConfig config = read_model_config(file);
+  check_tensors(file, config);
+  check_weights(file);
+  return config;
+}
+
+void check_weights(const SafetensorsFile& file) {
+  verify_checksum(file);
+  check_finite(file);
+}
+
 nn::ModelConfig read_model_config(const std::filesystem::path& path) {
-  return read_model_config(SafetensorsFile::open(path));
+  return read_model_config(SafetensorsFile::open_header(path));
 }
 
 nn::ModelConfig read_model_config(const SafetensorsFile& file) {

@@ -60,7 +60,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
   };
 
   [[noreturn]] void fail(const std::string& reason) const {
-    throw Error(in_quotes(source_) + " is not a valid safetensors file: " + reason);
+    throw FormatError(in_quotes(source_) + " is not a valid safetensors file: " + reason);
   }
   [[noreturn]] void fail_tensor(const std::string& reason) const {
     fail("tensor " + in_quotes(entry_.name) + " " + reason);

@@ -2,11 +2,12 @@
 #include "sape2/in_quotes.h"
 #include "sape2/io/safetensors.h"
 
-#include "io/mapped_file.h"
+#include "io/file_reader.h"
 #include "io/safetensors_header.h"
 #include "io/shape_text.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -15,7 +16,7 @@
 namespace sape2::io {
 
 static_assert(std::endian::native == std::endian::little,
-              "tensors are mapped as they lie in the file, which is little-endian");
+              "tensors are read as they lie in the file, which is little-endian");
 
 namespace {
 
@@ -31,20 +32,80 @@ void check_place(const HeaderEntry& entry, std::uint64_t expected_begin, std::ui
   const std::string context =
       source + " is not a valid safetensors file: tensor " + in_quotes(entry.name);
   if (entry.begin > entry.end || entry.end > data_bytes) {
-    throw Error(context + " lies at bytes " + std::to_string(entry.begin) + " to " +
-                std::to_string(entry.end) + ", expected a range within the file's " +
-                in_bytes(data_bytes) + " of data");
+    throw FormatError(context + " lies at bytes " + std::to_string(entry.begin) + " to " +
+                      std::to_string(entry.end) + ", expected a range within the file's " +
+                      in_bytes(data_bytes) + " of data");
   }
   if (entry.begin != expected_begin) {
-    throw Error(context + " begins at byte " + std::to_string(entry.begin) + ", expected " +
-                std::to_string(expected_begin) + ": tensors must follow each other without " +
-                (entry.begin < expected_begin ? "overlap" : "holes"));
+    throw FormatError(context + " begins at byte " + std::to_string(entry.begin) + ", expected " +
+                      std::to_string(expected_begin) + ": tensors must follow each other without " +
+                      (entry.begin < expected_begin ? "overlap" : "holes"));
   }
   const std::uint64_t needed = tensor_bytes(entry.shape, entry.dtype, context);
   if (entry.end - entry.begin != needed) {
-    throw Error(context + " has " + in_bytes(entry.end - entry.begin) + ", expected " +
-                std::to_string(needed) + " for " + std::string(dtype_name(entry.dtype)) + " " +
-                shape_text(entry.shape));
+    throw FormatError(context + " has " + in_bytes(entry.end - entry.begin) + ", expected " +
+                      std::to_string(needed) + " for " + std::string(dtype_name(entry.dtype)) +
+                      " " + shape_text(entry.shape));
+  }
+}
+
+[[noreturn]] void fail(std::string_view source, const std::string& reason) {
+  throw FormatError(in_quotes(source) + " is not a valid safetensors file: " + reason);
+}
+
+// What the first bytes of a file of `file_bytes` say of its header's length.
+std::uint64_t header_length(std::span<const std::byte> head, std::uint64_t file_bytes,
+                            std::string_view source) {
+  if (file_bytes == 0) fail(source, "it is empty");
+  if (file_bytes < kLengthBytes) {
+    fail(source,
+         "it has " + in_bytes(file_bytes) + ", expected at least 8 for the header's length");
+  }
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, head.data(), kLengthBytes);
+  if (header_bytes > kLargestHeader) {
+    fail(source, "its header claims " + in_bytes(header_bytes) + ", expected at most " +
+                     std::to_string(kLargestHeader));
+  }
+  if (header_bytes > file_bytes - kLengthBytes) {
+    fail(source, "its header claims " + in_bytes(header_bytes) + ", but the file has only " +
+                     std::to_string(file_bytes - kLengthBytes) + " after the length");
+  }
+  return header_bytes;
+}
+
+// Metadata and tensors, without their bytes, of a file with so many bytes of data.
+SafetensorsContent parse_content(std::span<const std::byte> header_text, std::uint64_t data_bytes,
+                                 std::string_view source) {
+  Header header =
+      parse_header({reinterpret_cast<const char*>(header_text.data()), header_text.size()}, source);
+  std::ranges::sort(header.entries, {}, [](const HeaderEntry& entry) {
+    return std::tie(entry.begin, entry.end, entry.name);
+  });
+  SafetensorsContent content{.metadata = std::move(header.metadata), .tensors = {}};
+  content.tensors.reserve(header.entries.size());
+  std::uint64_t position = 0;
+  for (HeaderEntry& entry : header.entries) {
+    check_place(entry, position, data_bytes, in_quotes(source));
+    position = entry.end;
+    content.tensors.push_back({.name = std::move(entry.name),
+                               .dtype = entry.dtype,
+                               .shape = std::move(entry.shape),
+                               .bytes = {}});
+  }
+  if (position != data_bytes) {
+    fail(source, "it has " + in_bytes(data_bytes) + " of data, expected " +
+                     std::to_string(position) + ", the end of its last tensor");
+  }
+  return content;
+}
+
+// Tensors lie one after the other.
+void place_tensors(SafetensorsContent& content, std::span<const std::byte> data) {
+  for (TensorView& tensor : content.tensors) {
+    const std::uint64_t bytes = tensor_bytes(tensor.shape, tensor.dtype, tensor.name);
+    tensor.bytes = data.first(bytes);
+    data = data.subspan(bytes);
   }
 }
 
@@ -59,7 +120,7 @@ std::uint64_t tensor_bytes(const std::vector<std::int64_t>& shape, Dtype dtype,
   for (const std::int64_t size : shape) {
     const auto factor = static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1));
     if (bytes > kMost / factor) {
-      throw Error(context + " has the shape " + shape_text(shape) + ", whose size overflows");
+      throw FormatError(context + " has the shape " + shape_text(shape) + ", whose size overflows");
     }
     bytes *= factor;
     empty = empty || size == 0;
@@ -68,60 +129,43 @@ std::uint64_t tensor_bytes(const std::vector<std::int64_t>& shape, Dtype dtype,
 }
 
 SafetensorsContent parse_safetensors(std::span<const std::byte> file, std::string_view source) {
-  const std::string name = in_quotes(source);
-  const auto fail = [&](const std::string& reason) {
-    throw Error(name + " is not a valid safetensors file: " + reason);
-  };
-  if (file.empty()) fail("it is empty");
-  if (file.size() < kLengthBytes) {
-    fail("it has " + in_bytes(file.size()) + ", expected at least 8 for the header's length");
-  }
-  std::uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, file.data(), kLengthBytes);
-  if (header_bytes > kLargestHeader) {
-    fail("its header claims " + in_bytes(header_bytes) + ", expected at most " +
-         std::to_string(kLargestHeader));
-  }
-  if (header_bytes > file.size() - kLengthBytes) {
-    fail("its header claims " + in_bytes(header_bytes) + ", but the file has only " +
-         std::to_string(file.size() - kLengthBytes) + " after the length");
-  }
-  const auto header_text = file.subspan(kLengthBytes, header_bytes);
+  const std::uint64_t header_bytes = header_length(file, file.size(), source);
+  const auto header = file.subspan(kLengthBytes, header_bytes);
   const auto data = file.subspan(kLengthBytes + header_bytes);
-
-  Header header =
-      parse_header({reinterpret_cast<const char*>(header_text.data()), header_text.size()}, source);
-  std::ranges::sort(header.entries, {}, [](const HeaderEntry& entry) {
-    return std::tie(entry.begin, entry.end, entry.name);
-  });
-
-  SafetensorsContent content{.metadata = std::move(header.metadata), .tensors = {}};
-  content.tensors.reserve(header.entries.size());
-  std::uint64_t position = 0;
-  for (HeaderEntry& entry : header.entries) {
-    check_place(entry, position, data.size(), name);
-    position = entry.end;
-    content.tensors.push_back({.name = std::move(entry.name),
-                               .dtype = entry.dtype,
-                               .shape = std::move(entry.shape),
-                               .bytes = data.subspan(entry.begin, entry.end - entry.begin)});
-  }
-  if (position != data.size()) {
-    fail("it has " + in_bytes(data.size()) + " of data, expected " + std::to_string(position) +
-         ", the end of its last tensor");
-  }
+  SafetensorsContent content = parse_content(header, data.size(), source);
+  place_tensors(content, data);
   return content;
 }
 
-SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
-  auto mapped = std::make_shared<MappedFile>(path);
+SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, bool with_data) {
+  const FileReader reader(path);
+  std::array<std::byte, kLengthBytes> length{};
+  const auto head = std::span(length).first(std::min<std::uint64_t>(reader.size(), length.size()));
+  reader.read(0, head);
+  std::vector<std::byte> header(header_length(head, reader.size(), path.native()));
+  reader.read(kLengthBytes, header);
+  const std::uint64_t begin = kLengthBytes + header.size(), bytes = reader.size() - begin;
+
   SafetensorsFile file;
   file.path_ = path;
-  file.content_ = parse_safetensors(mapped->bytes(), path.native());
-  file.mapping_ = std::move(mapped);
+  file.content_ = parse_content(header, bytes, path.native());
+  if (with_data) {
+    const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+    reader.read(begin, {memory.get(), bytes});
+    place_tensors(file.content_, {memory.get(), bytes});
+    file.memory_ = memory;
+  }
   const auto& tensors = file.content_.tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i) file.index_.emplace(tensors[i].name, i);
   return file;
+}
+
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  return read(path, /*with_data=*/true);
+}
+
+SafetensorsFile SafetensorsFile::open_header(const std::filesystem::path& path) {
+  return read(path, /*with_data=*/false);
 }
 
 const TensorView* SafetensorsFile::find(std::string_view name) const {

@@ -2,6 +2,7 @@
 
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
+#include "sape2/io/checksum.h"
 
 #include <ATen/ATen.h>
 
@@ -69,7 +70,7 @@ at::Tensor to_tensor(const SafetensorsFile& file, const TensorView& view) {
                 std::string(dtype_name(view.dtype)) + ", which LibTorch does not compute with");
   }
   if (view.bytes.empty()) return at::empty(view.shape, *type);
-  // The mapping is copy-on-write, so writing to it is allowed.
+  // The memory is the file object's own, so writing to it is allowed.
   void* data = const_cast<std::byte*>(view.bytes.data());
   if (view.dtype == Dtype::boolean) {
     // Bytes other than 0 and 1 are not booleans to the compiler.
@@ -81,16 +82,18 @@ at::Tensor to_tensor(const SafetensorsFile& file, const TensorView& view) {
     return copy.view(*type).view(view.shape);
   }
   return at::from_blob(
-      data, view.shape, [mapping = file.mapping()](void*) {}, *type);
+      data, view.shape, [memory = file.memory()](void*) {}, *type);
 }
 
 at::Tensor load_tensor(const std::filesystem::path& path, const std::string& name) {
   const auto file = SafetensorsFile::open(path);
+  verify_checksum(file);
   return to_tensor(file, file.at(name));
 }
 
 NamedTensors load_tensors(const std::filesystem::path& path) {
   const auto file = SafetensorsFile::open(path);
+  verify_checksum(file);
   NamedTensors tensors;
   for (const TensorView& view : file.tensors()) tensors.emplace(view.name, to_tensor(file, view));
   return tensors;
@@ -109,7 +112,9 @@ void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors
                      .bytes = {static_cast<const std::byte*>(values.data_ptr()),
                                static_cast<std::size_t>(values.nbytes())}});
   }
-  write_safetensors(path, views, metadata);
+  Metadata with_checksum = metadata;
+  with_checksum[kChecksumKey] = checksum_of(metadata, views);
+  write_safetensors(path, views, with_checksum);
 }
 
 }  // namespace sape2::io

@@ -3,6 +3,7 @@
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
+#include "sape2/utf8.h"
 
 #include <nlohmann/json.hpp>
 
@@ -145,10 +146,23 @@ void check_length(const char* name, size_t length, const char* what, int64_t exp
 
 }  // namespace
 
+void check_class_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name.size() > kLongestClassName) {
+      throw Error("the class name " + in_quotes(name) + " has " + std::to_string(name.size()) +
+                  " bytes, expected at most " + std::to_string(kLongestClassName));
+    }
+    if (!is_utf8(name)) {
+      throw Error("the class name " + in_quotes(name) + " is not UTF-8; give it another name");
+    }
+  }
+}
+
 void ModelConfig::validate() const {
   vit.validate();
   check_encoding(encoding, vit.encoding_shape());
   check_length("class_names", class_names.size(), "classes", vit.classes);
+  check_class_names(class_names);
   check_length("mean", mean.size(), "channels", vit.channels);
   check_length("deviation", deviation.size(), "channels", vit.channels);
   if (mean.size() != deviation.size()) {
@@ -171,7 +185,7 @@ std::string to_json(const ModelConfig& config) {
                   {"class_names", config.class_names},
                   {"mean", config.mean},
                   {"deviation", config.deviation}};
-  // Class names come from users' files and may not be UTF-8.
+  // Class names of a configuration that was not validated may not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

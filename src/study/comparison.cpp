@@ -49,6 +49,13 @@ double training_rate(const train::RunHistory& history, const train::RunSummary& 
   return *middle;
 }
 
+// Older runs hold paths as they were typed.
+bool same_plan(train::RunConfig one, train::RunConfig other) {
+  one.data = train::absolute_paths(one.data);
+  other.data = train::absolute_paths(other.data);
+  return train::fingerprint(one) == train::fingerprint(other);
+}
+
 class Session {
  public:
   Session(const ComparisonPlan& plan, const train::RunData& data, fs::path folder,
@@ -91,12 +98,16 @@ void Session::refuse_other_plans() const {
       const auto config = config_of(row, plan_.common.seed + static_cast<std::uint64_t>(i));
       const fs::path folder = folder_of(config);
       if (!fs::exists(folder / "config.json")) continue;
-      const auto present = train::RunFolder::open(folder).config();
-      if (train::fingerprint(present) == train::fingerprint(config)) continue;
-      throw Error(fmt::format(
-          "the run in {} was begun with other data, model or recipe; compare in another folder "
-          "with --out, or remove that one",
-          in_quotes(folder)));
+      const auto present = train::RunFolder::open(folder);
+      if (!same_plan(present.config(), config)) {
+        throw Error(fmt::format(
+            "the run in {} was begun with other data, model or recipe; compare in another folder "
+            "with --out, or remove that one",
+            in_quotes(folder)));
+      }
+      const bool finished =
+          read_result(folder / "result.json", train::fingerprint(config)).has_value();
+      if (!finished && !plan_.restart) present.refuse_lost_checkpoints();
     }
   }
 }
@@ -106,6 +117,9 @@ std::optional<RunResult> Session::train_one(const train::RunConfig& config,
   reset_peak_memory(config.device);
   auto run_folder = fs::exists(folder / "config.json") ? train::RunFolder::open(folder)
                                                        : train::RunFolder::create(folder, config);
+  if (plan_.restart && run_folder.lost_checkpoints()) {
+    observer_.note("what the run had so far is now in " + run_folder.restart().native());
+  }
   const fs::path log = run_folder.log();
   const train::RunSummary summary = train::train_in(std::move(run_folder), data_, observer_, stop_);
   if (!summary.finished) return std::nullopt;

@@ -33,6 +33,11 @@ at::Tensor as_batch(const data::Image& image, std::int64_t channels) {
 
 std::vector<Prediction> ranked(const nn::ModelConfig& config, const at::Tensor& logits,
                                std::int64_t top) {
+  if (!at::isfinite(logits).all().item<bool>()) {
+    throw Error(
+        "the model's output is not a finite number for this image, so it says nothing; its weights "
+        "or the normalisation are damaged");
+  }
   const std::int64_t count = top > 0 ? std::min(top, config.vit.classes) : config.vit.classes;
   const auto [values, indices] = at::softmax(logits, 0, at::kFloat).cpu().topk(count);
   std::vector<Prediction> predictions;

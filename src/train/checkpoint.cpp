@@ -2,13 +2,10 @@
 
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
-
-#include "train/crc32c.h"
+#include "sape2/io/checksum.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <charconv>
 #include <vector>
@@ -20,7 +17,7 @@ namespace fs = std::filesystem;
 const std::string kFormatKey = "sape2_checkpoint";
 const std::string kFormat = "1";
 const std::string kRunKey = "run";
-const std::string kChecksumKey = "checksum";
+const std::string kOldChecksumKey = "checksum";
 
 // Shortest texts that read back as the same number.
 template <typename T>
@@ -59,55 +56,31 @@ Progress progress_of(const io::Metadata& metadata) {
   return progress;
 }
 
-class Checksum {
- public:
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
-  void add(std::span<const std::byte> bytes) { value_ = crc32c(bytes, value_); }
-
-  void add(const io::Metadata& metadata) {
-    for (const auto& [key, value] : metadata) {
-      if (key != kChecksumKey) add(key + "=" + value + "\n");
-    }
-  }
-
-  void add(const std::string& name, std::span<const int64_t> shape,
-           std::span<const std::byte> bytes) {
-    add(fmt::format("{} {}\n", name, fmt::join(shape, ",")));
-    add(bytes);
-  }
-
-  std::string text() const { return fmt::format("crc32c:{:08x}", value_); }
-
- private:
-  uint32_t value_ = 0;
-};
-
-std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
-
-std::string checksum_of(const io::SafetensorsFile& file) {
-  Checksum checksum;
-  checksum.add(file.metadata());
-  std::map<std::string, const io::TensorView*> by_name;
-  for (const io::TensorView& view : file.tensors()) by_name.emplace(view.name, &view);
-  for (const auto& [name, view] : by_name) checksum.add(name, view->shape, view->bytes);
-  return checksum.text();
-}
-
 std::string metadata_value(const io::SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? "" : found->second;
 }
 
+void verify(const io::SafetensorsFile& file) {
+  if (file.metadata().contains(io::kChecksumKey)) return io::verify_checksum(file);
+  // Older checkpoints have the same checksum under another key.
+  io::Metadata covered = file.metadata();
+  covered.erase(kOldChecksumKey);
+  if (metadata_value(file, kOldChecksumKey) == io::checksum_of(covered, file.tensors())) return;
+  throw DamagedCheckpoint("its checksum does not fit its content, so it was damaged");
+}
+
 void check(const io::SafetensorsFile& file, const io::NamedTensors& tensors,
            const std::string& fingerprint) {
-  if (metadata_value(file, kFormatKey) != kFormat) throw Error("it is no checkpoint of a run");
-  if (metadata_value(file, kChecksumKey) != checksum_of(file)) {
-    throw Error("its checksum does not fit its content, so it was damaged");
+  const std::string format = metadata_value(file, kFormatKey);
+  if (format.empty()) throw DamagedCheckpoint("it is no checkpoint of a run");
+  verify(file);
+  if (format != kFormat) {
+    throw Error("its format is " + in_quotes(format) + ", expected " + in_quotes(kFormat) +
+                ": a newer sape2 may be needed");
   }
   if (metadata_value(file, kRunKey) != fingerprint) {
-    throw Error("it belongs to a run of another configuration");
+    throw Error("it belongs to another configuration than the run's config.json holds");
   }
   for (const auto& [name, tensor] : tensors) {
     const io::TensorView* view = file.find(name);
@@ -122,30 +95,27 @@ void check(const io::SafetensorsFile& file, const io::NamedTensors& tensors,
 
 void write_checkpoint(const fs::path& path, const io::NamedTensors& tensors,
                       const Progress& progress, const std::string& fingerprint) {
-  io::Metadata metadata = metadata_of(progress, fingerprint);
-  io::NamedTensors on_host;
-  Checksum checksum;
-  checksum.add(metadata);
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
-    checksum.add(name, host.sizes(), bytes_of(host));
-    on_host.emplace(name, host);
-  }
-  metadata[kChecksumKey] = checksum.text();
-  io::save_tensors(path, on_host, metadata);
+  io::save_tensors(path, tensors, metadata_of(progress, fingerprint));
 }
 
 Progress read_checkpoint(const fs::path& path, const io::NamedTensors& tensors,
                          const std::string& fingerprint) {
-  const auto file = io::SafetensorsFile::open(path);
+  const auto refusal = [&](const Error& reason) {
+    return "checkpoint " + in_quotes(path) + " is refused: " + reason.what();
+  };
   try {
+    const auto file = io::SafetensorsFile::open(path);
     check(file, tensors, fingerprint);
     const Progress progress = progress_of(file.metadata());
     const at::NoGradGuard no_grad;
     for (auto& [name, tensor] : tensors) tensor.copy_(io::to_tensor(file, file.at(name)));
     return progress;
+  } catch (const DamagedCheckpoint& error) {
+    throw DamagedCheckpoint(refusal(error));
+  } catch (const io::FormatError& error) {
+    throw DamagedCheckpoint(refusal(error));
   } catch (const Error& error) {
-    throw Error("checkpoint " + in_quotes(path) + " is refused: " + error.what());
+    throw Error(refusal(error));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/error.h"
 #include "sape2/io/tensor_file.h"
 
 #include <cstdint>
@@ -26,8 +27,15 @@ struct Progress {
 void write_checkpoint(const std::filesystem::path& path, const io::NamedTensors& tensors,
                       const Progress& progress, const std::string& fingerprint);
 
-/// Reads one into `tensors`, which give the names and shapes expected. Throws Error with one
-/// sentence where the file is torn, changed, or of another run; nothing is changed then.
+/// A checkpoint whose bytes are not those that were written: nobody can use it.
+class DamagedCheckpoint : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Reads one into `tensors`, which give the names and shapes expected. Throws DamagedCheckpoint if
+/// the file is torn or was changed, and another Error if it cannot be read or is a sound checkpoint
+/// of another configuration; nothing is changed then.
 Progress read_checkpoint(const std::filesystem::path& path, const io::NamedTensors& tensors,
                          const std::string& fingerprint);
 

@@ -68,12 +68,15 @@ Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const Evaluate
   const int64_t batch = options.batch_size > 0 ? options.batch_size : usual;
   at::Tensor loss = at::zeros({}, at::device(device).dtype(at::kDouble));
   at::Tensor hits = at::zeros({2}, at::device(device).dtype(at::kLong));  // top-1, top-5
+  at::Tensor broken =
+      at::zeros({}, at::device(device).dtype(at::kLong));  // images without a result
   at::Tensor confusion = at::zeros({classes * classes}, at::device(device).dtype(at::kLong));
   for (int64_t begin = 0; begin < images; begin += batch) {
     const int64_t count = std::min(batch, images - begin);
     const at::Tensor labels = dataset.labels.narrow(0, begin, count).to(device);
     const at::Tensor logits =
         model.forward(normalised_images(model, dataset.images.narrow(0, begin, count)));
+    broken += at::isfinite(logits).all(1).logical_not().sum();
     const at::Tensor log_probabilities = at::log_softmax(logits, 1, at::kFloat);
     loss -= log_probabilities.gather(1, labels.unsqueeze(1)).sum(at::kDouble);
     const at::Tensor top = std::get<1>(logits.topk(std::min(kTop, classes), 1));  // (B, ≤5)
@@ -82,6 +85,12 @@ Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const Evaluate
     confusion += at::bincount(labels * classes + top.select(1, 0), {}, classes * classes);
   }
   model.train(was_training);
+  if (const auto count = broken.item<int64_t>(); count > 0) {
+    throw Error(
+        fmt::format("the model's output is not a finite number for {} of the {} images of {}, so "
+                    "it has no accuracy; its weights or the normalisation are damaged",
+                    count, images, dataset.name));
+  }
 
   const auto all = static_cast<double>(images);
   return {.images = images,

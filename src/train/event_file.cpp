@@ -1,6 +1,6 @@
 #include "train/event_file.h"
 
-#include "train/crc32c.h"
+#include "sape2/io/crc32c.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ constexpr uint64_t kStatus = 1;
 constexpr int64_t kStart = 1;
 
 uint32_t masked_crc(std::string_view bytes) {
-  const uint32_t crc = crc32c(std::as_bytes(std::span(bytes)));
+  const uint32_t crc = io::crc32c(std::as_bytes(std::span(bytes)));
   return std::rotr(crc, 15) + 0xA282EAD8u;
 }
 

@@ -2,6 +2,7 @@
 
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
+#include "sape2/io/model_file.h"
 #include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
 
@@ -11,6 +12,7 @@ namespace sape2::train {
 
 std::vector<std::string> start_from(nn::ViT& model, const std::filesystem::path& path) {
   const auto file = io::SafetensorsFile::open(path);
+  io::check_weights(file);
   std::vector<std::string> left_out;
   const at::NoGradGuard no_grad;
   const auto parameters = model.named_parameters();

@@ -5,6 +5,34 @@
 #include <ATen/ATen.h>
 
 namespace sape2::train {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path found_above(const fs::path& path, const fs::path& run) {
+  std::error_code error;
+  if (path.empty() || path.is_absolute() || fs::exists(path, error)) return path;
+  for (fs::path above = fs::absolute(run).lexically_normal(); above.has_relative_path();) {
+    above = above.parent_path();
+    if (fs::exists(above / path, error)) return above / path;
+  }
+  return path;
+}
+
+}  // namespace
+
+DataConfig absolute_paths(DataConfig config) {
+  config.name = data::absolute_name(config.name);
+  if (!config.root.empty()) config.root = fs::absolute(config.root).lexically_normal();
+  return config;
+}
+
+DataConfig data_of_run(DataConfig config, const fs::path& run) {
+  if (const auto folder = data::folder_of_name(config.name)) {
+    config.name = "folder:" + found_above(*folder, run).native();
+  }
+  config.root = found_above(config.root, run);
+  return config;
+}
 
 data::Dataset load_split(const DataConfig& config, data::Split split) {
   const int64_t most = split == data::Split::train ? config.train_images : config.test_images;

@@ -4,6 +4,7 @@
 #include "sape2/in_quotes.h"
 #include "sape2/nn/nearest_name.h"
 #include "sape2/train/recipe_fields.h"
+#include "sape2/utf8.h"
 #include "sape2/version.h"
 
 #include <fmt/format.h>
@@ -132,6 +133,15 @@ Json essence_of(const RunConfig& config) {
 void RunConfig::validate() const {
   model.validate();
   recipe.validate();
+  for (const std::string& name : {data.name, data.root, init}) {
+    if (!is_utf8(name)) {
+      throw Error(in_quotes(name) + " is not UTF-8, so config.json cannot hold it; rename it");
+    }
+  }
+  if (threads < 0 || threads > kMostThreads) {
+    throw Error(fmt::format("threads is {}, expected 0 … {} (0: one for each core)", threads,
+                            kMostThreads));
+  }
   if (recipe.precision == "bfloat16" && device == "cpu") {
     throw Error("precision is \"bfloat16\", which needs a GPU; use float32 on the CPU");
   }
@@ -172,7 +182,11 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
   config.device = read.text("device");
   config.threads = static_cast<int>(read.count("threads"));
   read.refuse_others();
-  config.validate();
+  try {
+    config.validate();
+  } catch (const Error& error) {
+    throw Error(where + error.what());
+  }
   return config;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -21,6 +22,11 @@ namespace {
 constexpr std::size_t kCheckpointsKept = 2;
 constexpr std::string_view kConfigName = "config.json";
 constexpr std::string_view kCheckpointsName = "checkpoints";
+constexpr std::string_view kRefusedEnding = ".safetensors.refused";
+constexpr std::string_view kAsideName = "aside-";
+// Lies in the folder of the checkpoints until there is one: a run that was cut off before its first
+// checkpoint is told from one whose checkpoints are gone.
+constexpr std::string_view kNoneYetName = "none-yet";
 
 void make_folder(const fs::path& path) {
   std::error_code error;
@@ -56,6 +62,40 @@ void remove_leftovers(const fs::path& folder) {
   }
 }
 
+void write_whole(const fs::path& path, std::string_view text) {
+  io::AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+// The names in a folder, sorted.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename());
+  }
+  if (error) throw Error("cannot read the folder " + in_quotes(folder) + ": " + error.message());
+  std::ranges::sort(names);
+  return names;
+}
+
+bool has_bytes(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  // What cannot be looked into is not taken for empty.
+  return error ? fs::exists(fs::symlink_status(file, error)) : size > 0;
+}
+
+void move_into(const fs::path& folder, const fs::path& file) {
+  std::error_code error;
+  fs::rename(file, folder / file.filename(), error);
+  if (error) {
+    throw Error("cannot move " + in_quotes(file) + " into " + in_quotes(folder) + ": " +
+                error.message());
+  }
+}
+
 }  // namespace
 
 RunFolder::RunFolder(fs::path path, RunConfig config, std::shared_ptr<const int> lock)
@@ -70,10 +110,15 @@ RunFolder RunFolder::create(const fs::path& path, const RunConfig& config) {
   }
   make_folder(path / kCheckpointsName);
   remove_leftovers(path);
-  io::AtomicFile file(path / kConfigName);
-  file.write(to_json(config));
-  file.commit();
-  return {path, config, std::move(lock)};
+  RunFolder folder(path, config, std::move(lock));
+  if (!folder.checkpoints().empty() || !folder.traces().empty()) {
+    throw Error(in_quotes(path) + " has no " + std::string(kConfigName) +
+                " but files of a run; put it back and go on with `--resume`, or choose another "
+                "folder with --out");
+  }
+  folder.await_first_checkpoint();
+  write_whole(path / kConfigName, to_json(config));
+  return folder;
 }
 
 RunFolder RunFolder::open(const fs::path& path) {
@@ -99,21 +144,71 @@ fs::path RunFolder::checkpoint(int64_t step) const {
 
 std::vector<fs::path> RunFolder::checkpoints() const {
   std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_ / kCheckpointsName, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".safetensors")) found.push_back(entry.path());
+  const fs::path folder = path_ / kCheckpointsName;
+  for (const std::string& name : names_in(folder)) {
+    if (name.starts_with("step-") && name.ends_with(".safetensors")) found.push_back(folder / name);
   }
-  std::ranges::sort(found, std::ranges::greater{});
+  std::ranges::reverse(found);
   return found;
 }
 
-void RunFolder::remove_old_checkpoints() const {
+void RunFolder::keep_newest_checkpoints() const {
   const auto files = checkpoints();
+  if (!files.empty()) {
+    std::error_code ignored;
+    fs::remove(path_ / kCheckpointsName / kNoneYetName, ignored);
+  }
   for (std::size_t i = kCheckpointsKept; i < files.size(); ++i) {
     std::error_code ignored;
     fs::remove(files[i], ignored);
   }
+}
+
+std::vector<std::string> RunFolder::traces() const {
+  std::vector<std::string> found;
+  for (const fs::path& file : {log(), best(), last()}) {
+    if (has_bytes(file)) found.push_back(file.filename());
+  }
+  for (const std::string& name : names_in(path_ / kCheckpointsName)) {
+    if (name.ends_with(kRefusedEnding)) found.push_back(std::string(kCheckpointsName) + "/" + name);
+  }
+  return found;
+}
+
+void RunFolder::await_first_checkpoint() const {
+  write_whole(path_ / kCheckpointsName / kNoneYetName,
+              "This run has not written a checkpoint yet: it begins at step 0.\n");
+}
+
+bool RunFolder::lost_checkpoints() const {
+  std::error_code error;
+  const bool none_yet = fs::exists(path_ / kCheckpointsName / kNoneYetName, error);
+  return checkpoints().empty() && !none_yet && !traces().empty();
+}
+
+void RunFolder::refuse_lost_checkpoints() const {
+  if (!lost_checkpoints()) return;
+  throw Error(fmt::format(
+      "{} has no checkpoint that can be used, but {}; put its checkpoints back, or add --restart "
+      "to move these files aside and begin at step 0",
+      in_quotes(path_), fmt::join(traces(), ", ")));
+}
+
+fs::path RunFolder::restart() const {
+  int number = 1;
+  std::error_code error;
+  const auto name_of = [&] { return path_ / fmt::format("{}{}", kAsideName, number); };
+  while (fs::exists(fs::symlink_status(name_of(), error))) ++number;
+  const fs::path aside = name_of();
+  make_folder(aside);
+  for (const std::string& name : names_in(path_)) {
+    if (name != kConfigName && !name.starts_with(kAsideName)) move_into(aside, path_ / name);
+  }
+  // With its configuration, what was moved is the folder of a run again.
+  write_whole(aside / kConfigName, to_json(config_));
+  make_folder(path_ / kCheckpointsName);
+  await_first_checkpoint();
+  return aside;
 }
 
 }  // namespace sape2::train

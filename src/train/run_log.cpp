@@ -1,5 +1,8 @@
 #include "sape2/train/run_log.h"
 
+#include "sape2/error.h"
+#include "sape2/in_quotes.h"
+
 #include <nlohmann/json.hpp>
 
 #include <fstream>
@@ -35,7 +38,10 @@ EpochRecord epoch_of(const Json& json) {
 
 RunHistory read_log(const std::filesystem::path& file) {
   RunHistory history;
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return history;
   std::ifstream stream(file);
+  if (!stream) throw Error("cannot read the log " + in_quotes(file));
   for (std::string line; std::getline(stream, line);) {
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) continue;

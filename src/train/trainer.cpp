@@ -62,6 +62,12 @@ std::shared_ptr<nn::ViT> build_outline(const RunConfig& config, c10::Device devi
   return model;
 }
 
+void set_aside(const fs::path& checkpoint) {
+  std::error_code error;
+  fs::rename(checkpoint, checkpoint.native() + ".refused", error);
+  if (error) throw Error("cannot rename " + in_quotes(checkpoint) + ": " + error.message());
+}
+
 // The log as it was at that step: lines of steps that will be done again are dropped.
 RunHistory cut_log(const fs::path& file, int64_t step) {
   RunHistory history = read_log(file);
@@ -153,27 +159,25 @@ Trainer::State::State(RunFolder run_folder, BatchSource& batches, const data::Da
 
 // Weights, optimiser and log as they were at the newest checkpoint that can be used.
 void Trainer::State::restore() {
-  const auto files = folder.checkpoints();
-  for (const fs::path& file : files) {
+  for (const fs::path& file : folder.checkpoints()) {
     try {
       progress = read_checkpoint(file, training.state(), fingerprint(config));
-    } catch (const Error& error) {
+    } catch (const DamagedCheckpoint& error) {
       observer.note(error.what());
       // Out of the way, so that it does not count as one of the two that are kept.
-      fs::rename(file, file.native() + ".refused");
+      set_aside(file);
       continue;
+    } catch (const Error& error) {
+      // The file may be as good as ever, once config.json or its permissions are as they were.
+      throw Error(fmt::format(
+          "{}; mend that and run the same command again, or move that file away", error.what()));
     }
     training.restored();
     observer.note(fmt::format("going on after step {} of {}, from {}", progress.step,
                               schedule.steps(), file.native()));
     break;
   }
-  if (progress.step == 0 && !files.empty()) {
-    throw Error(
-        fmt::format("none of the checkpoints in {} can be used; begin anew in another "
-                    "folder with --out",
-                    in_quotes(folder.path())));
-  }
+  if (progress.step == 0) folder.refuse_lost_checkpoints();
   saving([&] { history = cut_log(folder.log(), progress.step); });
 }
 
@@ -362,7 +366,7 @@ void Trainer::State::save_checkpoint() {
     log->sync();
     saver.start([this, tensors = training.snapshot(), now = progress, so_far = history] {
       write_checkpoint(folder.checkpoint(now.step), tensors, now, fingerprint(config));
-      folder.remove_old_checkpoints();
+      folder.keep_newest_checkpoints();
       draw_curves(so_far, config.data.name + ", " + config.model.encoding.to_string(),
                   folder.curves());
     });

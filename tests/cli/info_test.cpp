@@ -1,4 +1,5 @@
 #include "sape2/io/model_file.h"
+#include "sape2/io/tensor_file.h"
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/presets.h"
 #include "sape2/nn/vit.h"
@@ -7,11 +8,13 @@
 #include "cli/run_sape2.h"
 #include "io/scratch_folder.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 namespace sape2::cli::test {
 namespace {
@@ -135,6 +138,19 @@ TEST(Info, EachUnusableFileGetsASentence) {
                  "no SaPE² configuration");
   std::ofstream(folder / "text") << "this is no safetensors file";
   expect_mistake(run_sape2({"info", folder / "text"}), 1, "is not a valid safetensors file");
+}
+
+TEST(Info, RefusesWhatNoOtherCommandTakes) {
+  ScratchFolder folder;
+  auto tensors = io::load_tensors(save_small_model(folder));
+  const auto metadata = io::SafetensorsFile::open(save_small_model(folder)).metadata();
+  const std::string broken = folder / "broken";
+  tensors["head.bias"][1] = std::numeric_limits<float>::quiet_NaN();
+  io::save_tensors(broken, tensors, metadata);
+  expect_mistake(run_sape2({"info", broken}), 1, "\"head.bias\" holds a NaN or an infinity at [1]");
+  tensors.erase("head.bias");
+  io::save_tensors(broken, tensors, metadata);
+  expect_mistake(run_sape2({"info", broken}), 1, "has no tensor \"head.bias\"");
 }
 
 }  // namespace

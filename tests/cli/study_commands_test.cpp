@@ -2,6 +2,7 @@
 #include "sape2/data/image.h"
 #include "sape2/data/shapes.h"
 #include "sape2/io/model_file.h"
+#include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
 
 #include "cli/run_sape2.h"
@@ -13,6 +14,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 namespace sape2::cli::test {
 namespace {
@@ -140,6 +142,82 @@ TEST(Predict, GivesEachBadFileASentenceAndGoesOn) {
   EXPECT_NE(outcome.err.find("torn.png"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("missing.jpg"), std::string::npos) << outcome.err;
   expect_mistake(run_sape2({"predict", model}), 2, "images");
+}
+
+TEST(Predict, NamesOfImagesDoNotSteerTheTerminal) {
+  if (!SAPE2_HAVE_IMAGES) GTEST_SKIP() << "this build reads no images";
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  const std::string name = "a\x1b[31m\n\x7f\xC2\x9B\xE2\x80\xAE\xFFz.png";
+  const std::string image = save_picture(folder, name);
+  const auto expect_harmless = [](const std::string& text) {
+    EXPECT_NE(text.find(R"(a\x1b[31m\x0a\u007f\u009b\u202e\xffz.png)"), std::string::npos) << text;
+    for (const char* part : {"\x1b", "\x7f", "\xC2\x9B", "\xE2\x80\xAE", "\xFF"}) {
+      EXPECT_EQ(text.find(part), std::string::npos) << text;
+    }
+  };
+  const Outcome good = run_sape2({"predict", model, image});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  expect_harmless(good.out);
+  fs::remove(image);
+  expect_harmless(run_sape2({"predict", model, image}).err);
+  expect_harmless(run_sape2({"info", image}).err);
+  expect_harmless(run_sape2({"eval", model, "--data", name}).err);
+}
+
+TEST(Predict, JsonKeepsNames) {
+  if (!SAPE2_HAVE_IMAGES) GTEST_SKIP() << "this build reads no images";
+  const ScratchFolder folder;
+  const std::string image = save_picture(folder, "a\x1b[31m\n\x7f\xC2\x9B\"z.png");
+  const Outcome outcome = run_sape2({"predict", save_model(folder), image, "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)[0]["image"], image);
+}
+
+// One weight that is not a number once gave a plausible accuracy.
+TEST(Models, WeightsThatAreNoNumbersAreRefusedEverywhere) {
+  const ScratchFolder folder;
+  const std::string good = save_model(folder), broken = folder / "broken.safetensors";
+  auto tensors = io::load_tensors(good);
+  tensors["head.weight"][3][1] = std::numeric_limits<float>::quiet_NaN();
+  io::save_tensors(broken, tensors, io::SafetensorsFile::open(good).metadata());
+  const std::string part = "\"head.weight\" holds a NaN or an infinity at [3, 1]";
+  expect_mistake(run_sape2({"eval", broken, "--data", "shapes", "--images", "9"}), 1, part);
+  expect_mistake(run_sape2({"predict", broken, "any.png"}), 1, part);
+  expect_mistake(run_sape2({"explain", broken, "shapes:test:0", "-o", "f.png"}), 1, part);
+  expect_mistake(run_sape2({"convert", broken, "-o", folder / "out"}), 1, part);
+  expect_mistake(run_sape2({"serve", broken}), 1, part);
+}
+
+// Finite weights whose products are not.
+TEST(Models, ResultsThatAreNoNumbersAreRefusedEverywhere) {
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  auto tensors = io::load_tensors(model);
+  for (auto& [name, tensor] : tensors) {
+    if (name.find("norm") != std::string::npos && name.ends_with(".weight")) tensor.fill_(3e38);
+  }
+  io::save_tensors(model, tensors, io::SafetensorsFile::open(model).metadata());
+  const std::string part = "output is not a finite number";
+  expect_mistake(run_sape2({"eval", model, "--data", "shapes", "--images", "9"}), 1, part);
+  expect_mistake(run_sape2({"explain", model, "shapes:test:0", "--npz", folder / "n.npz"}), 1,
+                 part);
+  if (!SAPE2_HAVE_IMAGES) return;
+  expect_mistake(run_sape2({"predict", model, save_picture(folder, "one.png")}), 1, "one.png");
+}
+
+TEST(Models, AbsurdClassNamesAreRefusedAtOnce) {
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  const auto file = io::SafetensorsFile::open(model);
+  auto metadata = file.metadata();
+  json config = json::parse(metadata.at("sape2_config"));
+  config["class_names"][2] = std::string(100'000, 'w');
+  metadata["sape2_config"] = config.dump();
+  io::save_tensors(model, io::load_tensors(model), metadata);
+  const std::string part = "has 100000 bytes, expected at most 256";
+  expect_mistake(run_sape2({"explain", model, "shapes:test:0", "-o", folder / "f.png"}), 1, part);
+  expect_mistake(run_sape2({"info", model}), 1, part);
 }
 
 TEST(Convert, HalvesTheFileAndKeepsWhatItSays) {

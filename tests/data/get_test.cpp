@@ -11,7 +11,11 @@
 #include "io/error_text.h"
 #include "io/scratch_folder.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 namespace sape2::data {
 namespace {
@@ -270,6 +274,30 @@ TEST(Roots, AreSearchedInTheDocumentedOrder) {
   ::unsetenv("SAPE2_DATA");
   EXPECT_EQ(storage_root(), "/cache/sape2");
   ::unsetenv("XDG_CACHE_HOME");
+}
+
+TEST(Roots, WithoutHomeAreNeverInAFolderOfEverybody) {
+  const char* home = std::getenv("HOME");
+  const std::string before = home == nullptr ? "" : home;
+  ::unsetenv("HOME");
+  const struct passwd* user = ::getpwuid(::geteuid());
+  if (user != nullptr) {
+    EXPECT_EQ(storage_root(), fs::path(user->pw_dir) / ".cache/sape2");
+  }
+  if (::geteuid() == 0) {
+    // A user that the system does not know, in a process of its own.
+    EXPECT_EXIT(
+        {
+          if (::setuid(54321) != 0 || ::getpwuid(54321) != nullptr) ::_exit(0);
+          for (const fs::path& root : search_roots()) {
+            if (!root.native().starts_with("/usr/")) ::_exit(1);
+          }
+          expect_contains(error_text([] { storage_root(); }), "SAPE2_DATA");
+          ::_exit(::testing::Test::HasFailure() ? 2 : 0);
+        },
+        ::testing::ExitedWithCode(0), "");
+  }
+  if (home != nullptr) ::setenv("HOME", before.c_str(), 1);
 }
 
 }  // namespace

@@ -236,10 +236,44 @@ TEST_F(Folder, RefusesWhatItCannotUse) {
                   "there is no folder");
 }
 
+TEST_F(Folder, RefusesClassesThatNoModelCanName) {
+  add_image("cat/1.png", 1);
+  add_image("cat/2.png", 2);
+  std::error_code error;
+  fs::create_directory(scratch_.path() / "d\xFFg", error);
+  if (error) GTEST_SKIP() << "this file system takes names of UTF-8 only";
+  add_image("d\xFFg/1.png", 3);
+  add_image("d\xFFg/2.png", 4);
+  expect_contains(sentence(), "the class name \"d\\xffg\" is not UTF-8");
+}
+
+TEST_F(Folder, NamesALoopOfLinks) {
+  add_image("train/cat/1.png", 1);
+  add_image("train/dog/1.png", 1);
+  add_image("test/cat/1.png", 1);
+  add_image("test/dog/1.png", 1);
+  fs::create_symlink("loop.png", scratch_.path() / "train/dog/loop.png");
+  expect_contains(sentence(), "dog/loop.png\": Too many levels of symbolic links");
+  fs::remove(scratch_.path() / "train/dog/loop.png");
+  fs::create_symlink("bird", scratch_.path() / "train/bird");
+  expect_contains(sentence(), "train/bird\": Too many levels of symbolic links");
+  fs::create_symlink("self", scratch_.path() / "self");
+  expect_contains(error_text([&] { read_folder(scratch_.path() / "self", Split::train, {}); }),
+                  "self\": Too many levels of symbolic links");
+}
+
 TEST_F(Folder, NeedsTwoImagesAClassToSplit) {
   add_image("cat/1.png", 1);
   add_image("dog/1.png", 1);
   expect_contains(sentence(), "holds one image");
+}
+
+TEST(Catalogue, MakesTheNameOfAFolderAbsolute) {
+  const std::string here = fs::current_path().native();
+  EXPECT_EQ(absolute_name("folder:photos"), "folder:" + here + "/photos");
+  EXPECT_EQ(absolute_name("folder:./a/../photos"), "folder:" + here + "/photos");
+  EXPECT_EQ(absolute_name("folder:/photos"), "folder:/photos");
+  for (const char* name : {"cifar10", "folder", "folder:"}) EXPECT_EQ(absolute_name(name), name);
 }
 
 TEST(Catalogue, AnswersUnknownNamesWithTheNearest) {

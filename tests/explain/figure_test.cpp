@@ -8,6 +8,8 @@
 #include "io/raw_file.h"
 #include "io/scratch_folder.h"
 
+#include <chrono>
+
 namespace sape2::explain {
 namespace {
 
@@ -99,6 +101,16 @@ TEST(Figure, TheSheetShowsTheColoursOfTheValues) {
     found += near(0, expected.red) && near(1, expected.green) && near(2, expected.blue);
   }
   EXPECT_GT(found, 500);  // a patch of 46 × 46 pixels, less its border
+}
+
+TEST(Figure, LongNamesAreCutBeforeTheyAreMeasured) {
+  if (!SAPE2_HAVE_DRAWING) GTEST_SKIP() << "this build cannot draw";
+  Figure figure = figure_of({}, {"sape2-k"});
+  for (int i = 0; i < 100'000; ++i) figure.rows[0].name += "ö";
+  const auto start = std::chrono::steady_clock::now();
+  const std::string png = render_figure(figure, FigureFormat::png, {.contact_sheet = true});
+  EXPECT_TRUE(png.starts_with("\x89PNG"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST(Figure, WritesWholeFilesOrNone) {

@@ -10,7 +10,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
+#include <limits>
 #include <string>
 
 namespace sape2::io::test {
@@ -171,6 +173,31 @@ TEST(ModelFile, FilesThatAreNoModelsGetASentence) {
                   "changed\": the model configuration is not valid JSON");
   expect_contains(text_after([](auto&, auto& metadata) { metadata["sape2_config"] = "{}"; }),
                   "changed\": the model configuration has no \"vit\"");
+}
+
+TEST(ModelFile, WeightsThatAreNoNumbersAreNamed) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  expect_contains(text_after([](auto& tensors, auto&) { tensors["head.weight"][1][2] = kNan; }),
+                  "tensor \"head.weight\" holds a NaN or an infinity at [1, 2]");
+  expect_contains(text_after([](auto& tensors, auto&) { tensors["head.bias"][2] = -kInfinity; }),
+                  "tensor \"head.bias\" holds a NaN or an infinity at [2]");
+  expect_contains(text_after([](auto& tensors, auto&) {
+                    at::Tensor& weight = tensors["blocks.0.mlp.fc1.weight"];
+                    weight = weight.to(at::kBFloat16).clone();
+                    weight[95][23] = kNan;  // the last one
+                  }),
+                  "tensor \"blocks.0.mlp.fc1.weight\" holds a NaN or an infinity at [95, 23]");
+}
+
+TEST(ModelFile, DamagedWeightsAreRefused) {
+  ScratchFolder folder;
+  save_model(folder / "f", *make_model(small_config("ape")));
+  std::fstream file(folder / "f", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-4, std::ios::end);
+  file.put(static_cast<char>(file.peek() ^ 1));
+  file.close();
+  expect_contains(error_text([&] { load_model(folder / "f"); }), "was damaged or changed");
 }
 
 // Replaces one value of the stored configuration.

@@ -162,17 +162,40 @@ TEST(Safetensors, ReadsTheGoldenFiles) {
   EXPECT_GT(files, 10);
 }
 
-TEST(Safetensors, BytesOutliveTheFileObjectWithTheMapping) {
-  std::shared_ptr<const void> mapping;
+TEST(Safetensors, BytesOutliveTheFileObjectWithItsMemory) {
+  std::shared_ptr<const void> memory;
   std::span<const std::byte> bytes;
   std::string expected;
   {
     const auto file = SafetensorsFile::open(fs::path(SAPE2_GOLDEN_DIR) / "cope.safetensors");
-    mapping = file.mapping();
+    memory = file.memory();
     bytes = file.at("q").bytes;
     expected = as_text(bytes);
   }
   EXPECT_EQ(as_text(bytes), expected);
+}
+
+TEST(Safetensors, WhatHappensToAnOpenedFileDoesNotMatter) {
+  ScratchFolder folder;
+  const std::string values(1 << 16, 'v');
+  const TensorView tensor{"t", Dtype::u8, {1 << 16}, as_bytes(values)};
+  write_safetensors(folder / "f", std::span(&tensor, 1));
+  const auto file = SafetensorsFile::open(folder / "f");
+  fs::resize_file(folder / "f", 0);  // reading a mapping of it would now end the process
+  EXPECT_EQ(as_text(file.at("t").bytes), values);
+}
+
+TEST(Safetensors, AHeaderAloneTakesNoMemoryForTensors) {
+  ScratchFolder folder;
+  constexpr std::uint64_t kHuge = std::uint64_t{1} << 42;
+  std::ofstream(folder / "f", std::ios::binary) << raw_file(
+      R"({"t":{"dtype":"U8","shape":[4398046511104],"data_offsets":[0,4398046511104]}})");
+  std::error_code error;
+  fs::resize_file(folder / "f", fs::file_size(folder / "f") + kHuge, error);
+  if (error) GTEST_SKIP() << "this file system has no files of 4 TiB";
+  const auto header = SafetensorsFile::open_header(folder / "f");
+  EXPECT_EQ(header.at("t").shape, std::vector<std::int64_t>{1L << 42});
+  EXPECT_TRUE(header.at("t").bytes.empty());
 }
 
 TEST(Safetensors, AMissingTensorIsNamed) {

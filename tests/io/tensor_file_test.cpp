@@ -1,5 +1,7 @@
 #include "sape2/io/tensor_file.h"
 
+#include "sape2/io/checksum.h"
+
 #include "io/error_text.h"
 #include "io/raw_file.h"
 #include "io/scratch_folder.h"
@@ -7,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
 
 namespace sape2::io::test {
@@ -112,6 +115,46 @@ TEST(TensorFile, EachImpossibleTensorGetsASentence) {
   expect_contains(error_text([&] { load_tensors(folder / "u16"); }),
                   "tensor \"u\" has the dtype U16, which LibTorch does not compute with");
   expect_contains(error_text([&] { load_tensor(folder / "u16", "v"); }), "has no tensor \"v\"");
+}
+
+TEST(TensorFile, EveryFlippedByteOfOurFilesIsFound) {
+  ScratchFolder folder;
+  save_tensors(folder / "f", {{"a", at::arange(6, at::kFloat)}, {"b", at::ones({2, 2})}},
+               {{"about", "something"}});
+  const std::string whole = read_whole_file(folder / "f");
+  const auto key = whole.find(kChecksumKey);
+  ASSERT_NE(key, std::string::npos);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    // Without the key it is a file like those of other programs, which have no checksum.
+    if (i >= key && i < key + kChecksumKey.size()) continue;
+    std::string changed = whole;
+    changed[i] = static_cast<char>(changed[i] ^ 1);
+    std::ofstream(folder / "changed", std::ios::binary) << changed;
+    EXPECT_THROW(load_tensors(folder / "changed"), FormatError) << "byte " << i;
+  }
+}
+
+TEST(TensorFile, AFileWithoutAChecksumLoads) {
+  ScratchFolder folder;
+  const std::string values(8, '\0');
+  const TensorView tensor{"t", Dtype::f32, {2}, as_bytes(values)};
+  write_safetensors(folder / "f", std::span(&tensor, 1), {{"format", "pt"}});
+  EXPECT_TRUE(at::equal(load_tensor(folder / "f", "t"), at::zeros({2})));
+}
+
+// By hand: the checksum is a promise about files that exist.
+TEST(Checksum, IsWhatItHasAlwaysBeen) {
+  const std::string values("\x00\x00\x80\x3f", 4);
+  const TensorView tensor{"w", Dtype::f32, {1, 1}, as_bytes(values)};
+  const std::string text = std::string("k=v\nw 1,1\n") + values;
+  std::uint32_t crc = ~0u;
+  for (const char c : text) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+  }
+  char expected[32];
+  std::snprintf(expected, sizeof expected, "crc32c:%08x", static_cast<unsigned>(~crc));
+  EXPECT_EQ(checksum_of({{"k", "v"}, {kChecksumKey, "anything"}}, std::span(&tensor, 1)), expected);
 }
 
 }  // namespace

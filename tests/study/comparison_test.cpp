@@ -114,6 +114,32 @@ TEST(Comparison, GoesOnWhereItWasCutOff) {
   }
 }
 
+TEST(Comparison, TrainsARunAgainOnlyIfAsked) {
+  const ScratchFolder folder;
+  ComparisonPlan plan = tiny_plan();
+  plan.seeds = 1;
+  plan.rows.resize(1);
+  Counter counter, none, again;
+  compare(plan, folder / "out", counter);
+  const fs::path run = folder / "out/runs/ape/seed-0";
+  const std::string weights = text_of(run / "last.safetensors"), log = text_of(run / "log.jsonl");
+  fs::remove_all(run / "checkpoints");
+  fs::remove(run / "result.json");
+  try {
+    compare(plan, folder / "out", none);
+    FAIL() << "a run without its checkpoints was begun anew";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("--restart"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(none.steps_, 0);
+  EXPECT_EQ(text_of(run / "log.jsonl"), log);
+  plan.restart = true;
+  EXPECT_TRUE(compare(plan, folder / "out", again).finished);
+  EXPECT_EQ(again.steps_, counter.steps_);
+  EXPECT_EQ(text_of(run / "aside-1/log.jsonl"), log);
+  EXPECT_EQ(text_of(run / "last.safetensors"), weights);
+}
+
 TEST(Comparison, RefusesAFolderOfAnotherPlan) {
   const ScratchFolder folder;
   ComparisonPlan plan = tiny_plan();

@@ -1,10 +1,13 @@
 #include "sape2/study/prediction.h"
 
 #include "sape2/data/image.h"
+#include "sape2/error.h"
 
 #include "study/small_models.h"
 
 #include <gtest/gtest.h>
+
+#include <limits>
 
 namespace sape2::study {
 namespace {
@@ -65,6 +68,16 @@ TEST(Prediction, GivesAGreyModelTheBrightness) {
   const auto predictions = predict(model, gradient(40, 40), 2);
   ASSERT_EQ(predictions.size(), 2u);
   EXPECT_TRUE(predictions[0].name.starts_with("class "));
+}
+
+TEST(Prediction, LogitsThatAreNoNumbersSayNothing) {
+  const auto model = test::small_model("ape");
+  at::Tensor logits = at::zeros({model->config().vit.classes});
+  EXPECT_NO_THROW(ranked(model->config(), logits));
+  logits[1] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(ranked(model->config(), logits), Error);
+  logits[1] = std::numeric_limits<float>::infinity();
+  EXPECT_THROW(ranked(model->config(), logits), Error);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "train/checkpoint.h"
 
+#include "sape2/io/checksum.h"
+
 #include "io/error_text.h"
 #include "io/scratch_folder.h"
 #include "train/support.h"
@@ -69,6 +71,44 @@ TEST_F(CheckpointTest, EveryFlippedByteIsRefused) {
 TEST_F(CheckpointTest, ThoseOfOtherRunsAreRefused) {
   write_checkpoint(file(), some_tensors(5), kProgress, "run two");
   expect_contains(refusal(), "another configuration");
+}
+
+TEST_F(CheckpointTest, OnlyDamageIsCalledDamage) {
+  io::NamedTensors tensors = some_tensors(0);
+  EXPECT_THROW(
+      {
+        try {
+          read_checkpoint(file(), tensors, "run two");
+        } catch (const DamagedCheckpoint&) {
+          FAIL() << "another configuration is no damage";
+        }
+      },
+      Error);
+  EXPECT_THROW(
+      {
+        try {
+          read_checkpoint(folder_ / "absent", tensors, "run one");
+        } catch (const DamagedCheckpoint&) {
+          FAIL() << "what cannot be read may be whole";
+        }
+      },
+      Error);
+  write_bytes(file(), file_bytes(file()) + "x");
+  EXPECT_THROW(read_checkpoint(file(), tensors, "run one"), DamagedCheckpoint);
+}
+
+TEST_F(CheckpointTest, ThoseOfOlderVersionsAreRead) {
+  const auto original = io::SafetensorsFile::open(file());
+  io::Metadata metadata = original.metadata();
+  metadata.erase(io::kChecksumKey);
+  const std::string checksum = io::checksum_of(metadata, original.tensors());
+  metadata["checksum"] = checksum;
+  io::write_safetensors(file(), original.tensors(), metadata);
+  io::NamedTensors tensors = some_tensors(0);
+  EXPECT_EQ(read_checkpoint(file(), tensors, "run one"), kProgress);
+  metadata["checksum"] = "crc32c:00000000";
+  io::write_safetensors(file(), original.tensors(), metadata);
+  EXPECT_THROW(read_checkpoint(file(), tensors, "run one"), DamagedCheckpoint);
 }
 
 TEST_F(CheckpointTest, OtherSafetensorsFilesAreRefused) {

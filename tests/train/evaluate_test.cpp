@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace sape2::train::test {
 namespace {
@@ -89,6 +90,16 @@ TEST(Evaluate, RefusesWhatDoesNotFit) {
   data::Dataset odd = seven_classes_of_corners(10);
   odd.images = odd.images.narrow(3, 0, 7);
   expect_contains(error_text([&] { evaluate(model, odd); }), "8×7");
+}
+
+TEST(Evaluate, LogitsThatAreNoNumbersHaveNoAccuracy) {
+  nn::ViT model(seven_classes(), {.seed = 1});
+  {
+    const at::NoGradGuard no_grad;
+    model.named_parameters()["head.bias"][3] = std::numeric_limits<float>::infinity();
+  }
+  expect_contains(error_text([&] { evaluate(model, seven_classes_of_corners(20)); }),
+                  "not a finite number for 20 of the 20 images");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "train/event_file.h"
 
+#include "sape2/io/crc32c.h"
+
 #include "io/scratch_folder.h"
-#include "train/crc32c.h"
 #include "train/support.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ std::string hex(std::string_view bytes) {
 }
 
 uint32_t crc_of(std::string_view text) {
-  return crc32c(std::as_bytes(std::span(text)));
+  return io::crc32c(std::as_bytes(std::span(text)));
 }
 
 // Vectors of RFC 3720, section B.4, and the usual check value.
@@ -34,7 +35,7 @@ TEST(Crc32c, CanBeChained) {
   const std::string_view text = "a text of more than eight bytes";
   for (size_t cut = 0; cut <= text.size(); ++cut) {
     const uint32_t first = crc_of(text.substr(0, cut));
-    EXPECT_EQ(crc32c(std::as_bytes(std::span(text.substr(cut))), first), crc_of(text));
+    EXPECT_EQ(io::crc32c(std::as_bytes(std::span(text.substr(cut))), first), crc_of(text));
   }
 }
 

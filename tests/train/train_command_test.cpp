@@ -1,4 +1,5 @@
 #include "sape2/data/image.h"
+#include "sape2/train/run.h"
 #include "sape2/train/run_config.h"
 #include "sape2/train/run_log.h"
 
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <random>
 #include <regex>
+#include <sstream>
 #include <thread>
 
 namespace sape2::train::test {
@@ -76,11 +78,17 @@ Arguments train_arguments(const Arguments& more = {}) {
 // A process that can be killed; its output goes nowhere.
 class Process {
  public:
-  explicit Process(const Arguments& arguments) : id_(::fork()) {
+  enum class Streams { to_nowhere, closed };
+
+  explicit Process(const Arguments& arguments, Streams streams = Streams::to_nowhere)
+      : id_(::fork()) {
     if (id_ != 0) return;
     const int nowhere = ::open("/dev/null", O_RDWR);
     ::dup2(nowhere, STDOUT_FILENO);
     ::dup2(nowhere, STDERR_FILENO);
+    if (streams == Streams::closed) {
+      for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
+    }
     std::vector<char*> pointers{const_cast<char*>(SAPE2_PROGRAM)};
     for (const std::string& text : arguments) pointers.push_back(const_cast<char*>(text.c_str()));
     pointers.push_back(nullptr);
@@ -190,6 +198,75 @@ TEST(TrainCommand, AResumedRunKeepsItsConfiguration) {
   expect_mistake(run_sape2({"train", "--resume", run, "--data", "shapes"}), 1, "--data");
   expect_mistake(run_sape2(train_arguments({"--out", run})), 1, "holds a run already");
   EXPECT_EQ(run_sape2({"train", "--resume", run}).exit_code, 0);
+}
+
+TEST(TrainCommand, RestartMovesTheRunAside) {
+  const io::test::ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  ASSERT_EQ(run_sape2(train_arguments({"--out", run})).exit_code, 0);
+  const std::string best = file_bytes(run / "best.safetensors");
+  fs::remove_all(run / "checkpoints");
+  expect_mistake(run_sape2({"train", "--resume", run}), 1, "add --restart");
+  EXPECT_EQ(read_log(run / "log.jsonl").steps.size(), 8u);
+  const auto outcome = run_sape2({"train", "--resume", run, "--restart"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("aside-1"), std::string::npos) << outcome.out;
+  EXPECT_EQ(file_bytes(run / "aside-1/best.safetensors"), best);
+  EXPECT_EQ(file_bytes(run / "best.safetensors"), best);
+  EXPECT_EQ(read_log(run / "log.jsonl").steps.size(), 8u);
+  expect_mistake(run_sape2(train_arguments({"--restart"})), 1, "--resume");
+}
+
+TEST(TrainCommand, ClosedStreamsLeaveTheFilesAlone) {
+  const io::test::ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  EXPECT_EQ(Process(train_arguments({"--out", run}), Process::Streams::closed).wait(), 0);
+  std::istringstream log(file_bytes(run / "log.jsonl"));
+  int lines = 0;
+  for (std::string line; std::getline(log, line); ++lines) {
+    EXPECT_TRUE(line.starts_with(R"({"kind":)")) << line;
+  }
+  EXPECT_EQ(lines, 8 + 2);
+  EXPECT_EQ(run_sape2({"eval", run, "--data", tiny_folder().name(), "--size", "16"}).exit_code, 0);
+}
+
+TEST(TrainCommand, AnAbsurdNumberOfThreadsIsRefused) {
+  const io::test::ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  ASSERT_EQ(run_sape2(train_arguments({"--epochs", "1", "--out", run})).exit_code, 0);
+  std::string config = file_bytes(run / "config.json");
+  const std::string before = "\"threads\": 1";
+  config.replace(config.find(before), before.size(), "\"threads\": 5000");
+  write_bytes(run / "config.json", config);
+  expect_mistake(run_sape2({"train", "--resume", run}), 1, "threads is 5000, expected 0 … 1024");
+}
+
+TEST(TrainCommand, GoesOnFromAnyFolder) {
+  const io::test::ScratchFolder scratch;
+  const fs::path data = tiny_folder().name().substr(std::string("folder:").size());
+  const fs::path before = fs::current_path();
+  fs::current_path(data.parent_path());
+  const fs::path run = scratch / "run";
+  const auto begun = run_sape2(train_arguments(
+      {"--data", "folder:./" + data.filename().native(), "--epochs", "1", "--out", run}));
+  fs::current_path(before);
+  EXPECT_EQ(begun.exit_code, 0) << begun.err;
+  const RunConfig config = run_config_from_json(file_bytes(run / "config.json"), "config.json");
+  EXPECT_EQ(config.data.name, tiny_folder().name());
+  const auto again = run_sape2({"train", "--resume", run});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+}
+
+TEST(RunData, OlderRunsFindTheirFolderFromTheRun) {
+  const io::test::ScratchFolder scratch;
+  fs::create_directories(scratch / "work/photos");
+  fs::create_directories(scratch / "work/runs/first");
+  const DataConfig config{.name = "folder:photos", .root = "photos"};
+  const DataConfig found = data_of_run(config, scratch / "work/runs/first");
+  EXPECT_EQ(found.name, "folder:" + (scratch / "work/photos").native());
+  EXPECT_EQ(found.root, (scratch / "work/photos").native());
+  EXPECT_EQ(data_of_run({.name = "cifar10"}, scratch / "work/runs/first").name, "cifar10");
+  EXPECT_EQ(data_of_run({.name = "folder:no such"}, scratch.path()).name, "folder:no such");
 }
 
 struct Mistake {

@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
+#include <map>
 
 namespace sape2::train::test {
 namespace {
@@ -150,22 +152,31 @@ TEST(Trainer, GoesOnFromAnOlderCheckpointWithALongerLog) {
   expect_same_result(scratch / "whole", run);
 }
 
-TEST(Trainer, RefusedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
+// Every file below a folder by its name, with its bytes.
+std::map<std::string, std::string> files_below(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      files[fs::relative(entry.path(), folder)] = file_bytes(entry.path());
+    }
+  }
+  return files;
+}
+
+const std::string kNewest = "checkpoints/step-000000017.safetensors";
+
+TEST(Trainer, DamagedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
   const io::test::ScratchFolder scratch;
   const RunConfig config = tiny_run();
   train(scratch / "whole", config);
-  RunConfig other = config;
-  other.seed = 99;
-  train(scratch / "other", other, 17);
-  const std::string newest = "checkpoints/step-000000017.safetensors";
+  const std::string newest = kNewest;
 
-  for (const std::string damage : {"truncated", "torn", "foreign", "empty"}) {
+  for (const std::string damage : {"truncated", "torn", "empty"}) {
     const fs::path run = scratch / damage;
     train(run, config, 17);
     std::string bytes = file_bytes(run / newest);
     if (damage == "truncated") bytes.resize(bytes.size() / 2);
     if (damage == "torn") bytes.replace(bytes.size() / 2, 512, std::string(512, '\0'));
-    if (damage == "foreign") bytes = file_bytes(scratch / "other" / newest);
     if (damage == "empty") bytes.clear();
     write_bytes(run / newest, bytes);
     const Session session = train(run, config);
@@ -176,14 +187,95 @@ TEST(Trainer, RefusedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
   }
 }
 
-TEST(Trainer, SaysSoWhereNoCheckpointCanBeUsed) {
+TEST(Trainer, ACheckpointOfAnotherConfigurationStaysWhereItIs) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  const fs::path run = scratch / "run";
+  train(scratch / "whole", config);
+  train(run, config, 17);
+  const std::string before = file_bytes(run / "config.json");
+  RunConfig edited = config;
+  edited.recipe.learning_rate *= 2;
+  write_bytes(run / "config.json", to_json(edited));
+  const auto files = files_below(run);
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = error_text([&] { train(run, config); });
+    expect_contains(text, "step-000000017.safetensors");
+    expect_contains(text, "config.json");
+    EXPECT_TRUE(files_below(run) == files) << "a refusal changed the folder";
+  }
+  write_bytes(run / "config.json", before);
+  const Session session = train(run, config);
+  EXPECT_EQ(session.recorder.steps.size(), 13u);
+  expect_same_result(scratch / "whole", run);
+}
+
+TEST(Trainer, ACheckpointThatCannotBeReadStaysWhereItIs) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  const fs::path run = scratch / "run";
+  train(scratch / "whole", config);
+  train(run, config, 17);
+  // As on a disk that is not mounted now.
+  fs::rename(run / kNewest, scratch / "elsewhere");
+  fs::create_symlink(scratch / "not mounted", run / kNewest);
+  const auto files = files_below(run);
+  expect_contains(error_text([&] { train(run, config); }), "step-000000017.safetensors");
+  EXPECT_TRUE(fs::is_symlink(run / kNewest));
+  EXPECT_TRUE(files_below(run) == files) << "a refusal changed the folder";
+  fs::rename(scratch / "elsewhere", run / kNewest);
+  train(run, config);
+  expect_same_result(scratch / "whole", run);
+}
+
+TEST(Trainer, BeginsAtStepZeroOnlyIfAsked) {
+  const io::test::ScratchFolder scratch;
+  const RunConfig config = tiny_run();
+  const fs::path run = scratch / "run";
+  train(run, config);
+  fs::remove_all(run / "checkpoints");
+  fs::create_directory(run / "checkpoints");
+  const auto files = files_below(run);
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = error_text([&] { train(run, config); });
+    expect_contains(text, "log.jsonl, best.safetensors, last.safetensors");
+    expect_contains(text, "--restart");
+    EXPECT_TRUE(files_below(run) == files) << "a refusal changed the folder";
+  }
+  EXPECT_EQ(RunFolder::open(run).restart(), run / "aside-1");
+  EXPECT_EQ(train(run, config).recorder.steps.size(), 30u);
+  expect_same_result(run / "aside-1", run);
+  EXPECT_EQ(RunFolder::open(run).restart(), run / "aside-2");
+  // With its checkpoints, what was moved aside can be gone on with.
+  EXPECT_TRUE(train(run / "aside-2", config).recorder.steps.empty());
+}
+
+TEST(Trainer, ARunCutOffBeforeItsFirstCheckpointBeginsAnew) {
+  const io::test::ScratchFolder scratch;
+  RunConfig config = tiny_run();
+  config.recipe.checkpoint_steps = 0;
+  config.recipe.log_steps = 1;
+  error_text([&] { train(scratch / "run", config, -1, 8); });
+  EXPECT_EQ(read_log(scratch / "run/log.jsonl").steps.size(), 8u);
+  EXPECT_EQ(train(scratch / "run", config).recorder.steps.size(), 30u);
+  train(scratch / "whole", config);
+  expect_same_result(scratch / "whole", scratch / "run");
+}
+
+TEST(Trainer, SaysSoIfNoCheckpointCanBeUsed) {
   const io::test::ScratchFolder scratch;
   const RunConfig config = tiny_run();
   train(scratch / "run", config, 17);
   for (const auto& file : fs::directory_iterator(scratch / "run/checkpoints")) {
     write_bytes(file.path(), "nothing of use");
   }
-  expect_contains(error_text([&] { train(scratch / "run", config); }), "none of the checkpoints");
+  const std::string log = file_bytes(scratch / "run/log.jsonl");
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = error_text([&] { train(scratch / "run", config); });
+    expect_contains(text, "no checkpoint that can be used");
+    expect_contains(text, "step-000000017.safetensors.refused");
+  }
+  EXPECT_EQ(file_bytes(scratch / "run/log.jsonl"), log);
 }
 
 TEST(Trainer, AFinishedRunHasNothingLeftToDo) {
@@ -233,6 +325,11 @@ TEST(Trainer, StartsFromAModelFile) {
 
   config.init = (scratch / "nothing.safetensors").native();
   expect_contains(error_text([&] { train(scratch / "third", config); }), "nothing.safetensors");
+  auto weights = io::load_tensors(scratch / "first/last.safetensors");
+  weights.at("head.bias")[0] = std::numeric_limits<float>::quiet_NaN();
+  config.init = (scratch / "nan.safetensors").native();
+  io::save_tensors(config.init, weights);
+  expect_contains(error_text([&] { train(scratch / "fifth", config); }), "holds a NaN");
   config.init = (scratch / "foreign.safetensors").native();
   io::save_tensors(config.init, {{"conv1", at::zeros({3})}});
   expect_contains(error_text([&] { train(scratch / "fourth", config); }), "no tensor");
@@ -242,6 +339,13 @@ TEST(RunFolder, IsNeverOverwritten) {
   const io::test::ScratchFolder scratch;
   { RunFolder::create(scratch / "run", tiny_run()); }
   expect_contains(error_text([&] { RunFolder::create(scratch / "run", tiny_run()); }), "--resume");
+  for (const char* name : {"log.jsonl", "last.safetensors", "checkpoints/step-1.safetensors"}) {
+    const fs::path folder = scratch / fs::path(name).filename().native();
+    fs::create_directories(folder / "checkpoints");
+    write_bytes(folder / name, "x");
+    expect_contains(error_text([&] { RunFolder::create(folder, tiny_run()); }), "files of a run");
+    EXPECT_FALSE(fs::exists(folder / "config.json"));
+  }
 }
 
 TEST(RunFolder, BelongsToOneProcessAtATime) {

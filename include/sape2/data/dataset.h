@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,13 @@ const std::vector<DatasetInfo>& known_datasets();
 
 /// The data set called `name`; an unknown name is answered with the nearest known one.
 const DatasetInfo& dataset_info(const std::string& name);
+
+/// The same data set by a name that holds from every folder: the path of `folder:PATH` is made
+/// absolute.
+std::string absolute_name(const std::string& name);
+
+/// The path of `folder:PATH`; nothing for other names.
+std::optional<std::filesystem::path> folder_of_name(const std::string& name);
 
 /// Reads a split of `cifar10`, `cifar100`, `fashion-mnist`, `shapes` or `folder:PATH`.
 Dataset load_dataset(const std::string& name, Split split, const LoadOptions& options = {});

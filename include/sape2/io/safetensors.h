@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/error.h"
 #include "sape2/io/dtype.h"
 
 #include <cstddef>
@@ -15,9 +16,16 @@
 /// Reading and writing of safetensors files, without any framework.
 ///
 /// Nothing in a file is trusted: sizes, offsets, names and types are checked against the format
-/// before a tensor is handed out, and every fault is one sentence, thrown as sape2::Error.
+/// before a tensor is handed out, and every fault is one sentence, thrown as FormatError.
 
 namespace sape2::io {
+
+/// A file that could be read but whose content is not what the format asks for: it was damaged, or
+/// is of another kind. A file that cannot be read at all is a plain Error.
+class FormatError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// The free-form strings of a file (`__metadata__`).
 using Metadata = std::map<std::string, std::string>;
@@ -41,16 +49,21 @@ struct SafetensorsContent {
 /// `source` names the file in error messages.
 SafetensorsContent parse_safetensors(std::span<const std::byte> file, std::string_view source);
 
-/// A safetensors file mapped into memory. Copies share the mapping.
+/// A safetensors file read into memory. Copies share the memory.
 class SafetensorsFile {
  public:
+  /// Reads a whole file; what happens to it afterwards does not matter. The header is checked
+  /// before memory is taken for the tensors.
   static SafetensorsFile open(const std::filesystem::path& path);
+
+  /// Reads the header alone: metadata, names, types and shapes. The tensors have no bytes.
+  static SafetensorsFile open_header(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   const Metadata& metadata() const { return content_.metadata; }
 
-  /// In the order in which they lie in the file. The bytes are valid as long as mapping() is held.
-  /// Writing to them through a cast is allowed and changes this process's memory only.
+  /// In the order in which they lie in the file. The bytes are valid as long as memory() is held.
+  /// Writing to them through a cast is allowed and never reaches the file.
   std::span<const TensorView> tensors() const { return content_.tensors; }
 
   /// The tensor of that name, or nullptr.
@@ -60,11 +73,13 @@ class SafetensorsFile {
   const TensorView& at(std::string_view name) const;
 
   /// Keeps the tensors' bytes alive beyond this object.
-  std::shared_ptr<const void> mapping() const { return mapping_; }
+  std::shared_ptr<const void> memory() const { return memory_; }
 
  private:
+  static SafetensorsFile read(const std::filesystem::path& path, bool with_data);
+
   std::filesystem::path path_;
-  std::shared_ptr<const void> mapping_;
+  std::shared_ptr<const void> memory_;
   SafetensorsContent content_;
   std::map<std::string, std::size_t, std::less<>> index_;
 };

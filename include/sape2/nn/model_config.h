@@ -3,11 +3,18 @@
 #include "sape2/nn/encoding_spec.h"
 #include "sape2/nn/vit_config.h"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace sape2::nn {
+
+/// Longer names of classes are refused: nobody reads them, and drawing them takes minutes.
+inline constexpr std::size_t kLongestClassName = 256;
+
+/// Throws Error with one sentence if a name is longer than that (in bytes) or not UTF-8.
+void check_class_names(const std::vector<std::string>& names);
 
 /// All that is needed to build a model and to use it: what a model file stores beside the weights.
 struct ModelConfig {

@@ -53,6 +53,8 @@ struct ComparisonPlan {
   std::int64_t seeds = 1;  ///< runs an encoding: common.seed, common.seed + 1, …
   std::string recipe;      ///< its name, for the report
   std::string model;       ///< the preset's name, for the report
+  /// Begin runs anew whose checkpoints are gone or refused; what they have is moved aside.
+  bool restart = false;
 };
 
 /// A finished run. Shares are 0 … 1.
@@ -88,8 +90,8 @@ class ComparisonObserver : public train::Observer {
 };
 
 /// Trains what is not yet trained, seed by seed over all encodings, and writes the reports. `stop`
-/// ends it with a checkpoint; calling it again with the same plan goes on. Throws Error where the
-/// folder holds runs of another plan.
+/// ends it with a checkpoint; calling it again with the same plan goes on. Throws Error if the
+/// folder holds runs of another plan or, without `restart`, runs that lost their checkpoints.
 Comparison run_comparison(const ComparisonPlan& plan, const train::RunData& data,
                           const std::filesystem::path& folder, ComparisonObserver& observer,
                           const train::StopRequested& stop = {});

@@ -31,7 +31,8 @@ std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::i
 /// A picture as bytes `[1, channels, height, width]`; one channel is its brightness.
 at::Tensor as_batch(const data::Image& image, std::int64_t channels);
 
-/// The classes that logits `[classes]` make probable, the best first, all or the best `top`.
+/// The classes that logits `[classes]` make probable, the best first, all or the best `top`. Throws
+/// Error if a logit is not a finite number.
 std::vector<Prediction> ranked(const nn::ModelConfig& config, const at::Tensor& logits,
                                std::int64_t top = 0);
 

@@ -29,8 +29,8 @@ struct EvaluateOptions {
 
 /// Runs a model over a whole data set on the model's device, with the model's own normalisation, at
 /// the size the images have. The model's weights are taken as they are: `best.safetensors` and
-/// `last.safetensors` of a run with `ema_decay` hold the averaged ones. Throws Error where images
-/// or classes do not fit the model.
+/// `last.safetensors` of a run with `ema_decay` hold the averaged ones. Throws Error if images
+/// or classes do not fit the model, or if a logit is not a finite number.
 Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset,
                     const EvaluateOptions& options = {});
 

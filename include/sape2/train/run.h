@@ -11,6 +11,14 @@ struct RunData {
   data::Dataset test;
 };
 
+/// The same data by names that hold from every folder: paths are made absolute.
+DataConfig absolute_paths(DataConfig config);
+
+/// The data of a run in the folder `run`. Older runs may hold a path that is relative to the folder
+/// they were begun in: if nothing is there from here, it is looked for from every folder above the
+/// run.
+DataConfig data_of_run(DataConfig config, const std::filesystem::path& run);
+
 /// Reads a split, or both, with no more images than the configuration says.
 data::Dataset load_split(const DataConfig& config, data::Split split);
 RunData load_run_data(const DataConfig& config);

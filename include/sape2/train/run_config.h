@@ -9,6 +9,9 @@
 
 namespace sape2::train {
 
+/// More threads than this are refused: they would only starve the machine.
+inline constexpr int kMostThreads = 1024;
+
 /// What a model learns from and is tested on.
 struct DataConfig {
   std::string name;          ///< as `sape2 data` knows it: `cifar10`, `shapes`, `folder:PATH`, …

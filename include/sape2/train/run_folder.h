@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace sape2::train {
@@ -18,11 +19,12 @@ namespace sape2::train {
 ///     best.safetensors          the model with the best accuracy on the test images
 ///     last.safetensors          the model as it is now
 ///     checkpoints/              all that is needed to go on; the last two are kept
+///     aside-N/                  what was there before the Nth restart()
 ///
 /// While the object lives, no other process can train in the folder.
 class RunFolder {
  public:
-  /// Makes the folder of a new run. One that holds a run already is refused.
+  /// Makes the folder of a new run. One that holds a run already, or files of one, is refused.
   static RunFolder create(const std::filesystem::path& path, const RunConfig& config);
 
   /// Opens the folder of a run that was begun.
@@ -41,11 +43,24 @@ class RunFolder {
   std::filesystem::path checkpoint(int64_t step) const;
   /// Those that exist, the newest first.
   std::vector<std::filesystem::path> checkpoints() const;
-  /// Removes all but the newest two.
-  void remove_old_checkpoints() const;
+  /// To be called once a checkpoint is on the disk: removes all but the newest two.
+  void keep_newest_checkpoints() const;
+
+  /// Whether beginning at step 0 would throw a run away: no checkpoint is here, but a log, weights
+  /// or refused checkpoints are. Not so for a run that was cut off before its first checkpoint.
+  bool lost_checkpoints() const;
+  /// Throws an Error that says so.
+  void refuse_lost_checkpoints() const;
+
+  /// Moves everything but config.json into a folder of its own, so that the run begins at step 0.
+  /// Returns that folder.
+  std::filesystem::path restart() const;
 
  private:
   RunFolder(std::filesystem::path path, RunConfig config, std::shared_ptr<const int> lock);
+
+  std::vector<std::string> traces() const;
+  void await_first_checkpoint() const;
 
   std::filesystem::path path_;
   RunConfig config_;

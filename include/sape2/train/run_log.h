@@ -42,6 +42,7 @@ struct RunHistory {
 };
 
 /// What a log says; a missing file is an empty history, and a line cut off by a crash is left out.
+/// A file that cannot be read is an Error.
 RunHistory read_log(const std::filesystem::path& file);
 
 /// The lines of the log.

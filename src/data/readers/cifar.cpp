@@ -35,6 +35,7 @@ std::vector<std::string> read_class_names(const CifarLayout& layout, const fs::p
     throw Error(fmt::format("{} names {} classes, expected {}", in_quotes(path), names.size(),
                             layout.class_names.size()));
   }
+  check_class_names(names, path);
   return names;
 }
 

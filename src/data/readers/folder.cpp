@@ -63,10 +63,24 @@ std::vector<fs::path> children(const fs::path& folder) {
   return result;
 }
 
+// What a path leads to; a loop of symbolic links or a lack of permission is an Error.
+fs::file_status status_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none || status.type() == fs::file_type::unknown) {
+    throw Error(fmt::format("cannot read {}: {}", in_quotes(path), error.message()));
+  }
+  return status;
+}
+
+bool is_folder(const fs::path& path) {
+  return fs::is_directory(status_of(path));
+}
+
 std::vector<fs::path> class_folders(const fs::path& folder) {
   std::vector<fs::path> result;
   for (const fs::path& child : children(folder)) {
-    if (fs::is_directory(child)) result.push_back(child);
+    if (is_folder(child)) result.push_back(child);
   }
   return result;
 }
@@ -74,13 +88,14 @@ std::vector<fs::path> class_folders(const fs::path& folder) {
 std::vector<std::string> names_of(const std::vector<fs::path>& folders) {
   std::vector<std::string> names;
   for (const fs::path& folder : folders) names.push_back(folder.filename());
+  if (!folders.empty()) check_class_names(names, folders.front().parent_path());
   return names;
 }
 
 std::vector<fs::path> images_of(const fs::path& class_folder) {
   std::vector<fs::path> images;
   for (const fs::path& child : children(class_folder)) {
-    if (fs::is_regular_file(child) && is_image(child)) images.push_back(child);
+    if (fs::is_regular_file(status_of(child)) && is_image(child)) images.push_back(child);
   }
   if (images.empty()) {
     throw Error(
@@ -118,10 +133,10 @@ struct Listing {
 
 Listing list_images(const fs::path& folder, Split split, const LoadOptions& options) {
   const fs::path train = folder / "train";
-  const bool has_split = fs::is_directory(train);
+  const bool has_split = is_folder(train);
   fs::path test = folder / "test";
-  if (!fs::is_directory(test)) test = folder / "val";
-  if (has_split && !fs::is_directory(test)) {
+  if (!is_folder(test)) test = folder / "val";
+  if (has_split && !is_folder(test)) {
     throw Error(fmt::format("{} has a folder \"train\" but neither \"test\" nor \"val\" beside it",
                             in_quotes(folder)));
   }
@@ -161,7 +176,7 @@ void copy_as_planes(const Image& image, std::uint8_t* target) {
 }  // namespace
 
 Dataset read_folder(const fs::path& folder, Split split, const LoadOptions& options) {
-  if (!fs::is_directory(folder)) {
+  if (!is_folder(folder)) {
     throw Error(fmt::format("there is no folder {}", in_quotes(folder)));
   }
   if (!(options.test_share > 0 && options.test_share < 1)) {

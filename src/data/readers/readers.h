@@ -55,6 +55,9 @@ std::string idx_labels_file(Split split);
 /// alone, then split by a seeded draw.
 Dataset read_folder(const std::filesystem::path& folder, Split split, const LoadOptions& options);
 
+/// Refuses names that no model can hold (see nn::check_class_names); `where` they were found.
+void check_class_names(const std::vector<std::string>& names, const std::filesystem::path& where);
+
 /// Refuses labels outside of the classes and classes without an image.
 void check_labels(const Dataset& dataset, const std::filesystem::path& where);
 

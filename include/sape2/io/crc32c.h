@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-namespace sape2::train {
+namespace sape2::io {
 
 /// CRC-32C (Castagnoli). `before` is the value of what came before, so that parts can be chained.
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-}  // namespace sape2::train
+}  // namespace sape2::io

@@ -1,8 +1,8 @@
-#include "train/crc32c.h"
+#include "sape2/io/crc32c.h"
 
 #include <array>
 
-namespace sape2::train {
+namespace sape2::io {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
@@ -42,4 +42,4 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
   return ~crc;
 }
 
-}  // namespace sape2::train
+}  // namespace sape2::io
