@@ -31,6 +31,7 @@ class Program {
       ::dup2(ends[1], STDOUT_FILENO);
       ::close(ends[0]);
       ::close(ends[1]);
+      ::setenv("OMP_NUM_THREADS", "1", 1);
       ::execl(SAPE2_PROGRAM, SAPE2_PROGRAM, "serve", model.c_str(), "--data", "shapes", "--port",
               "0", nullptr);
       ::_exit(127);
@@ -81,8 +82,9 @@ TEST(Stop, ComesInTwoSecondsWhateverIsUnderWay) {
   const io::test::ScratchFolder folder;
   nn::ModelConfig config;
   config.vit.depth = 1;
-  config.vit.width = 1024;
-  config.vit.heads = 16;
+  config.vit.width = 768;
+  config.vit.heads = 12;
+  config.vit.mlp_ratio = 16;
   config.encoding = nn::EncodingSpec::parse("rope2d");
   io::save_model(folder / "large.safetensors", nn::ViT(config));
   for (const int signal : {SIGTERM, SIGINT}) {
