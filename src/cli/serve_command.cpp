@@ -39,14 +39,14 @@ std::string limits_text() {
   return fmt::format(
       "Limits: an upload is at most {} MiB and {} million pixels, PNG or JPEG; an image becomes "
       "at\n"
-      "most {} patches (64×64); {} connections at once; {} requests wait for long work, for {} s "
+      "most {} patches (64×64); {} connections at once; {} requests wait for a thread, for {} s "
       "at\n"
       "most; a request has to arrive within {} s and its answer to be taken within {} s; an idle\n"
       "connection is closed after {} s. Of what clients ask for, at most {} MiB of images and {} "
       "MiB\n"
       "of q and k are kept, the oldest go first. While it runs the server reads no file at all.\n",
       limits.body_bytes >> 20, data::kMaxImagePixels >> 20, limits.patches, limits.clients,
-      limits.waiting_long, limits.waiting_time.count() / 1000, limits.request_time.count() / 1000,
+      limits.waiting, limits.waiting_time.count() / 1000, limits.request_time.count() / 1000,
       limits.request_time.count() / 1000, limits.idle_time.count() / 1000,
       limits.upload_memory >> 20, limits.inspection_memory >> 20);
 }

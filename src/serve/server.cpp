@@ -66,8 +66,8 @@ struct Server::Parts {
             options.limits),
         cores(at::get_num_threads()),
         long_threads(std::clamp(cores / 4, 1, 4)),
-        quick(workers(std::clamp(cores, 2, 4), 1, options.limits.waiting)),
-        lengthy(workers(long_threads, cores / long_threads, options.limits.waiting_long)),
+        quick(workers(std::clamp(cores, 2, 4), 1)),
+        lengthy(workers(long_threads, cores / long_threads)),
         http(options.limits) {
     at::set_num_threads(cores);  // for threads to come, as it was
     add_headers();
@@ -75,7 +75,7 @@ struct Server::Parts {
     add_api();
   }
 
-  Workers::Options workers(int threads, int torch_threads, std::size_t most_waiting) const;
+  Workers::Options workers(int threads, int torch_threads) const;
   void bind();
   void add_headers();
   void add_pages();
@@ -98,10 +98,9 @@ struct Server::Parts {
 
 // LibTorch counts threads for each thread that calls it: the first call takes the common number,
 // the second is this thread's own.
-Workers::Options Server::Parts::workers(int threads, int torch_threads,
-                                        std::size_t most_waiting) const {
+Workers::Options Server::Parts::workers(int threads, int torch_threads) const {
   return {.threads = static_cast<std::size_t>(threads),
-          .most_waiting = most_waiting,
+          .most_waiting = options.limits.waiting,
           .longest_wait = options.limits.waiting_time,
           .prepare = [torch_threads] {
             at::get_num_threads();

@@ -21,9 +21,7 @@ std::string large_figure(const Served& served, int number) {
 }
 
 TEST(Abandoned, AreDropped) {
-  Limits limits;
-  limits.waiting_long = 100;
-  const Served served(limits);
+  const Served served;
   const auto once_begin = Clock::now();
   RawClient once(served.port());
   once.send(large_figure(served, 0));
@@ -56,7 +54,7 @@ TEST(Abandoned, QuickRequestsPassLongOnes) {
 
 TEST(Abandoned, AFullQueueIsToldToComeBack) {
   Limits limits;
-  limits.waiting_long = 2;
+  limits.waiting = 2;
   const Served served(limits);
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 20; ++i) {

@@ -30,8 +30,7 @@ struct Limits {
   std::size_t answers_in_flight = std::size_t{128} << 20;  ///< bytes of all being sent
   std::int64_t patches = 64 * 64;                          ///< of one image
   std::size_t clients = 256;                               ///< connections at once
-  std::size_t waiting = 256;       ///< requests waiting for a thread: of those quickly answered
-  std::size_t waiting_long = 128;  ///< … and of others: figures, large grids, uploads
+  std::size_t waiting = 256;  ///< requests for a thread, of those quickly answered and of others
   std::size_t header_bytes = std::size_t{32} << 10;
   std::chrono::milliseconds request_time{10'000};  ///< to send a request, and to take the answer
   std::chrono::milliseconds waiting_time{30'000};  ///< until a request's work begins
