@@ -15,6 +15,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 namespace sape2::cli {
@@ -22,20 +23,32 @@ namespace {
 
 constexpr std::size_t kMostModels = 16;
 constexpr auto kPoll = std::chrono::milliseconds(50);
+constexpr auto kLongestStop = std::chrono::milliseconds(1500);
+
+// Ends the program, as a success, if it has not ended by then. One layer of a large model on a
+// large grid cannot be interrupted, and there is nothing that the server could leave half-written.
+void end_within(std::chrono::milliseconds time) {
+  std::thread([time] {
+    std::this_thread::sleep_for(time);
+    std::_Exit(kExitSuccess);
+  }).detach();
+}
 
 std::string limits_text() {
   const serve::Limits limits;
   return fmt::format(
       "Limits: an upload is at most {} MiB and {} million pixels, PNG or JPEG; an image becomes "
       "at\n"
-      "most {} patches (64×64); {} connections at once, {} requests waiting for the model; a "
-      "request\n"
-      "has to arrive within {} s and its answer to be taken within {} s; an idle connection is\n"
-      "closed after {} s. Of what clients ask for, at most {} MiB of images and {} MiB of q and k\n"
-      "are kept, the oldest go first. While it runs the server reads no file at all.\n",
+      "most {} patches (64×64); {} connections at once; {} requests wait for a thread, for {} s "
+      "at\n"
+      "most; a request has to arrive within {} s and its answer to be taken within {} s; an idle\n"
+      "connection is closed after {} s. Of what clients ask for, at most {} MiB of images and {} "
+      "MiB\n"
+      "of q and k are kept, the oldest go first. While it runs the server reads no file at all.\n",
       limits.body_bytes >> 20, data::kMaxImagePixels >> 20, limits.patches, limits.clients,
-      limits.waiting, limits.request_time.count() / 1000, limits.request_time.count() / 1000,
-      limits.idle_time.count() / 1000, limits.upload_memory >> 20, limits.inspection_memory >> 20);
+      limits.waiting, limits.waiting_time.count() / 1000, limits.request_time.count() / 1000,
+      limits.request_time.count() / 1000, limits.idle_time.count() / 1000,
+      limits.upload_memory >> 20, limits.inspection_memory >> 20);
 }
 
 class ServeCommand : public Command {
@@ -94,9 +107,11 @@ class ServeCommand : public Command {
     std::fflush(stdout);
     std::thread thread([&] { server.run(); });
     while (!StopSignal::requested()) std::this_thread::sleep_for(kPoll);
+    end_within(kLongestStop);
     server.stop();
     thread.join();
     terminal.print("stopped");
+    std::fflush(stdout);
   }
 
   std::optional<data::Dataset> chosen_dataset(const nn::ModelConfig& config) const {

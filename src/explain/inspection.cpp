@@ -1,6 +1,7 @@
 #include "sape2/explain/inspection.h"
 
 #include "sape2/error.h"
+#include "sape2/interruption.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 
@@ -80,6 +81,7 @@ Inspection::Inspection(std::shared_ptr<nn::ViT> model, const data::Image& image,
       train::normalised_images(*model_, study::as_batch(image_, vit.channels)).to(type);
   const at::Tensor tokens = model_->forward_features(
       input, [&](const nn::LayerEncoding& encoding, const at::Tensor& q, const at::Tensor& k) {
+        interruption_point();
         layers_.push_back({&encoding, q.contiguous(), k.contiguous()});
       });
   features_ = tokens[0].narrow(0, grid_.prefix, grid_.patches()).cpu();
@@ -192,6 +194,7 @@ at::Tensor Inspection::rows(What what, const Selection& selection,
   const auto layers = selected(selection);
   at::Tensor sum;
   for (const Layer* layer : layers) {
+    interruption_point();
     const at::Tensor values = layer_rows(*layer, what, patches);
     const at::Tensor one = selection.head ? values[*selection.head] : values.mean(0);
     sum = sum.defined() ? sum + one : one;
@@ -213,6 +216,7 @@ SoftPositions Inspection::positions(const Selection& selection, const Patch& pat
     to = to.defined() ? to + share : share;
   };
   for (const Layer* layer : layers) {
+    interruption_point();
     const ops::AttentionRows rows =
         layer->encoding->inspect(layer->q, layer->k, grid_, numbers_of({patch}, grid_));
     add(sum.x, rows.x.positions);

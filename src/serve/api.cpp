@@ -8,7 +8,6 @@
 #include "serve/json_text.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <random>
 
 namespace sape2::serve {
@@ -30,7 +30,7 @@ constexpr std::int64_t kLargestSize = 4096;
 constexpr int kScaleSteps = 33;
 constexpr std::int64_t kKeptPatches = 64;     // grids of no more keep all their rows
 constexpr std::int64_t kSampledPatches = 24;  // of larger ones
-constexpr std::int64_t kSmallGrid = 1024;     // patches; threads would cost more than they save
+constexpr double kQuickWork = 2e9;            // multiplications: a tenth of a second on one thread
 constexpr std::int64_t kMostMatrixPatches = 1024;  // a figure of more has no N×N panel
 constexpr std::size_t kTop = 5;
 constexpr std::string_view kDataPrefix = "data:";
@@ -136,8 +136,11 @@ struct Api::Shown {
 
 /// A model that has looked at an image, and what was shown of it so far.
 struct Api::Looked {
-  explain::Inspection inspection;
-  std::map<std::string, Shown> shown;
+  explicit Looked(explain::Inspection seen) : inspection(std::move(seen)) {}
+
+  const explain::Inspection inspection;
+  std::mutex mutex;                    // of `shown`
+  std::map<std::string, Shown> shown;  // only grows
 
   // What it holds once everything has been shown.
   std::size_t most_bytes() const {
@@ -156,9 +159,14 @@ Api::Api(const std::vector<ServedModel>& models, const data::Dataset* dataset, s
       dataset_(dataset),
       split_(std::move(split)),
       limits_(limits),
-      threads_(at::get_num_threads()),
       uploads_(limits.upload_memory),
-      looked_(limits.inspection_memory) {}
+      looked_(limits.inspection_memory) {
+  for (const ServedModel& served : models_) {
+    std::int64_t count = 0;
+    for (const at::Tensor& parameter : served.model->parameters()) count += parameter.numel();
+    parameters_.push_back(count);
+  }
+}
 
 Api::~Api() = default;
 
@@ -228,16 +236,28 @@ std::size_t Api::model_index(const std::string& text) const {
       whole_number("model", text, 0, static_cast<std::int64_t>(models_.size()) - 1));
 }
 
+// Each patch meets each parameter, and in each layer each other patch. The shape of the image is
+// not known yet.
+bool Api::takes_long(const Query& query) const {
+  const std::size_t model = model_index(required(query, "model"));
+  const nn::ViTConfig& vit = models_[model].model->config().vit;
+  const std::int64_t size = size_of(query);
+  const auto along = [&](std::int64_t trained, std::int64_t patch) {
+    return static_cast<double>(size == 0 ? trained : size) / static_cast<double>(patch);
+  };
+  const double patches = along(vit.image_size.height, vit.patch_size.height) *
+                         along(vit.image_size.width, vit.patch_size.width);
+  const auto meetings = static_cast<double>(2 * vit.width * vit.depth);
+  return patches * (static_cast<double>(parameters_[model]) + patches * meetings) > kQuickWork;
+}
+
 std::shared_ptr<Api::Looked> Api::look(const Query& query, std::size_t model) {
   const std::string image = required(query, "image");
   const std::int64_t size = size_of(query);
   const std::string key = fmt::format("{}/{}/{}", model, size, image);
   if (auto known = looked_.find(key)) return known;
-  at::set_num_threads(threads_);
-  const auto looked = std::make_shared<Looked>(
-      Looked{explain::Inspection(models_[model].model, picture_named(image).image,
-                                 {.shorter_side = size}, limits_.patches),
-             {}});
+  const auto looked = std::make_shared<Looked>(explain::Inspection(
+      models_[model].model, picture_named(image).image, {.shorter_side = size}, limits_.patches));
   looked_.put(key, looked, looked->most_bytes());
   return looked;
 }
@@ -281,8 +301,11 @@ Answer Api::inspect(const Query& query) {
 const Api::Shown& Api::show(Looked& looked, What what, const explain::Selection& selection) {
   const std::string key = fmt::format("{}/{}/{}", to_string(what), selection.layer.value_or(-1),
                                       selection.head.value_or(-1));
-  const auto known = looked.shown.find(key);
-  if (known != looked.shown.end()) return known->second;
+  {
+    const std::lock_guard lock(looked.mutex);
+    const auto known = looked.shown.find(key);
+    if (known != looked.shown.end()) return known->second;
+  }
   const ops::Grid& grid = looked.inspection.grid();
   const bool keep = grid.patches() <= kKeptPatches;
   const std::int64_t count = keep ? grid.patches() : kSampledPatches;
@@ -298,6 +321,7 @@ const Api::Shown& Api::show(Looked& looked, What what, const explain::Selection&
       explain::range_for(looked.inspection.scale_kind(what), any ? finite.min().item<double>() : 0,
                          any ? finite.max().item<double>() : 0),
       keep ? values : at::Tensor()};
+  const std::lock_guard lock(looked.mutex);
   return looked.shown.emplace(key, std::move(shown)).first->second;
 }
 
@@ -309,7 +333,6 @@ Answer Api::rows(const Query& query) {
   const explain::Inspection& seen = looked->inspection;
   seen.check(selection);
   seen.check(patch);
-  at::set_num_threads(seen.grid().patches() <= kSmallGrid ? 1 : threads_);
   const Shown& shown = show(*looked, what, selection);
   const explain::ValueRange& range = shown.range;
   const at::Tensor values = shown.rows.defined() ? shown.rows[patch.y * seen.grid().cols + patch.x]
@@ -343,7 +366,6 @@ Answer Api::figure(const Query& query) {
     names.push_back(models_[model].name);
   }
   if (held.empty()) throw Error("the request lacks \"model\"");
-  at::set_num_threads(threads_);
   const std::string* format = value_of(query, "format");
   const std::string ending = format == nullptr ? "png" : *format;
   if (ending != "png" && ending != "svg" && ending != "pdf") {

@@ -3,6 +3,7 @@
 #include "sape2/error.h"
 #include "sape2/serve/server.h"
 
+#include "serve/answer.h"
 #include "serve/lru_cache.h"
 
 #include <map>
@@ -20,19 +21,16 @@ class NotFound : public Error {
 /// The values of a request's query by name.
 using Query = std::multimap<std::string, std::string>;
 
-/// An answer's body and what it is.
-struct Answer {
-  std::string type;
-  std::string body;
-};
-
-/// What stands behind the addresses under /api; see docs/serve.md. For one thread: the Worker's.
+/// What stands behind the addresses under /api; see docs/serve.md. For any number of threads.
 /// A client's mistake is thrown as Error, something that is not there as NotFound.
 class Api {
  public:
   Api(const std::vector<ServedModel>& models, const data::Dataset* dataset, std::string split,
       const Limits& limits);
   ~Api();
+
+  /// Whether a model's look at the image asked for is more than a moment's work.
+  bool takes_long(const Query& query) const;
 
   /// Models, data set, limits and colour scales: what the page begins with.
   Answer setup();
@@ -60,7 +58,7 @@ class Api {
   const data::Dataset* dataset_;
   std::string split_;
   Limits limits_;
-  int threads_;  ///< for large grids: as many as the maker's thread uses
+  std::vector<std::int64_t> parameters_;  ///< of each model
   LruCache<data::Image> uploads_;
   LruCache<Looked> looked_;
 };

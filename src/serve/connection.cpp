@@ -1,74 +1,141 @@
 #include "serve/connection.h"
 
+#include "serve/answer.h"
+#include "serve/request_head.h"
+
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 namespace sape2::serve {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{100};  // how soon a stop is noticed
-constexpr milliseconds kDrainTime{1000};
+constexpr milliseconds kGlance{200};  // how often a waiting connection sees how many there are
+constexpr milliseconds kPatienceInCrowd{1000};
+constexpr milliseconds kDrainTime{500};
+constexpr milliseconds kLastWords{300};  // for answers under way when the server stops
 constexpr std::size_t kBufferBytes = 16384;
-constexpr int kBacklog = 512;
-constexpr std::size_t kSpareThreads = 8;  // they tell clients that there are too many
-constexpr std::string_view kTooMany =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-    "Connection: close\r\nContent-Length: 45\r\n\r\n"
-    "{\"error\":\"too many clients; try again soon\"}\n";
+constexpr std::string_view kHeadEnd = "\r\n\r\n";
 
-}  // namespace
-
-bool Connection::wait(short events, Clock::time_point deadline, bool end_on_stop) const {
+// poll() until `deadline`, which may have passed.
+int poll_until(pollfd* waiting, nfds_t count, Waiter::Clock::time_point deadline) {
+  constexpr milliseconds kLongest{60'000};
   for (;;) {
-    if (end_on_stop && stopping_) return false;
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) return false;
-    pollfd waiting{socket_, events, 0};
-    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min(left, kSlice).count()) + 1);
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
+    const auto now = Waiter::Clock::now();
+    const milliseconds left = deadline <= now ? milliseconds(0)
+                              : deadline > now + kLongest
+                                  ? kLongest
+                                  : std::chrono::ceil<milliseconds>(deadline - now);
+    const int ready = ::poll(waiting, count, static_cast<int>(left.count()));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return ready;
+    if (Waiter::Clock::now() >= deadline) return 0;
   }
 }
 
+}  // namespace
+
+// Until the socket is ready or the server stops.
+bool Connection::ready(short events, Clock::time_point deadline) const {
+  std::array<pollfd, 2> waiting{pollfd{socket_, events, 0},
+                                pollfd{crowd_.stop.descriptor(), POLLIN, 0}};
+  return !crowd_.stopping && poll_until(waiting.data(), waiting.size(), deadline) > 0 &&
+         waiting[0].revents != 0;
+}
+
+bool Connection::wait(Clock::time_point deadline) {
+  std::array<pollfd, 3> waiting{pollfd{socket_, POLLRDHUP, 0},
+                                pollfd{woken_.descriptor(), POLLIN, 0},
+                                pollfd{crowd_.stop.descriptor(), POLLIN, 0}};
+  poll_until(waiting.data(), waiting.size(), deadline);
+  if (waiting[1].revents != 0) woken_.clear();
+  return waiting[0].revents == 0 && waiting[2].revents == 0;
+}
+
 bool Connection::fill(Clock::time_point deadline) {
-  if (!wait(POLLIN, deadline, /*end_on_stop=*/true)) return false;
-  buffer_.resize(kBufferBytes);
-  taken_ = 0;
-  const ssize_t count = ::recv(socket_, buffer_.data(), buffer_.size(), 0);
-  buffer_.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  if (!ready(POLLIN, deadline)) return false;
+  if (taken_ == buffer_.size()) {
+    buffer_.clear();
+    taken_ = 0;
+  }
+  const std::size_t before = buffer_.size();
+  buffer_.resize(before + kBufferBytes);
+  const ssize_t count = ::recv(socket_, buffer_.data() + before, kBufferBytes, MSG_DONTWAIT);
+  buffer_.resize(before + (count > 0 ? static_cast<std::size_t>(count) : 0));
   return count > 0;
 }
 
+// Where every place is taken, those who only hold one make room.
+bool Connection::out_of_patience(Clock::time_point since) const {
+  return crowd_.open >= limits_.clients && Clock::now() > since + kPatienceInCrowd;
+}
+
+// Fills the buffer, looking around now and then.
+bool Connection::fill_patiently(Clock::time_point since, Clock::time_point deadline) {
+  for (;;) {
+    const auto glance = std::min(deadline, Clock::now() + kGlance);
+    if (ready(POLLIN, glance)) return fill(glance);
+    if (crowd_.stopping || Clock::now() >= deadline || out_of_patience(since)) return false;
+  }
+}
+
 bool Connection::next_request() {
-  if (taken_ == buffer_.size() && !fill(Clock::now() + limits_.idle_time)) return false;
-  read_deadline_ = Clock::now() + limits_.request_time;
-  allowance_ = limits_.header_bytes + limits_.body_bytes;
   answering_ = false;
   status_ = 0;
+  release();
+  auto since = Clock::now();
+  if (taken_ == buffer_.size() && !fill_patiently(since, since + limits_.idle_time)) return false;
+  since = Clock::now();
+  read_deadline_ = since + limits_.request_time;
+  buffer_.erase(0, taken_);
+  taken_ = 0;
+  std::size_t end = buffer_.find(kHeadEnd);
+  while (end == buffer_.npos) {
+    if (buffer_.size() > limits_.header_bytes) break;
+    if (!fill_patiently(since, read_deadline_)) return false;
+    end = buffer_.find(kHeadEnd);
+  }
+  if (end == buffer_.npos || end > limits_.header_bytes) {
+    refuse(whole_refusal(431, "the head of the request is too long"));
+    return false;
+  }
+  const std::size_t length = end + kHeadEnd.size();
+  CheckedHead head = check_head(std::string_view(buffer_).substr(0, length));
+  if (head.status != 0) {
+    refuse(whole_refusal(head.status, head.sentence));
+    return false;
+  }
+  source_ = std::move(head.source);
+  buffer_.replace(0, length, head.text);
+  // Chunks have heads of their own.
+  allowance_ = head.text.size() + limits_.body_bytes + limits_.header_bytes;
   return true;
+}
+
+void Connection::refuse(std::string_view refusal) {
+  write(refusal.data(), refusal.size());
+  drain();
 }
 
 void Connection::drain() {
   ::shutdown(socket_, SHUT_WR);
   const auto deadline = Clock::now() + kDrainTime;
-  while (fill(deadline)) {
-  }
+  do {
+    taken_ = buffer_.size();
+  } while (fill(deadline));
 }
 
 bool Connection::is_readable() const {
-  return taken_ < buffer_.size() || wait(POLLIN, read_deadline_, true);
+  return taken_ < buffer_.size() || ready(POLLIN, read_deadline_);
 }
 
 bool Connection::is_writable() const {
-  return wait(POLLOUT, Clock::now() + limits_.request_time, false);
+  return ready(POLLOUT, Clock::now() + limits_.request_time);
 }
 
 ssize_t Connection::read(char* data, size_t size) {
@@ -81,19 +148,32 @@ ssize_t Connection::read(char* data, size_t size) {
   return static_cast<ssize_t>(count);
 }
 
+// Once the server stops, the rest of an answer has to be taken quickly.
+bool Connection::writable_in_time() {
+  const auto hurry = [&] {
+    write_deadline_ = std::min(write_deadline_, Clock::now() + kLastWords);
+  };
+  if (crowd_.stopping) hurry();
+  std::array<pollfd, 2> waiting{pollfd{socket_, POLLOUT, 0},
+                                pollfd{crowd_.stop.descriptor(), POLLIN, 0}};
+  const nfds_t watched = crowd_.stopping ? 1 : 2;
+  if (poll_until(waiting.data(), watched, write_deadline_) <= 0) return false;
+  if (waiting[0].revents != 0) return true;
+  hurry();
+  return poll_until(waiting.data(), 1, write_deadline_) > 0;
+}
+
 ssize_t Connection::write(const char* data, size_t size) {
   if (!answering_) {
-    answering_ = true;
-    write_deadline_ = Clock::now() + limits_.request_time;
     constexpr std::string_view kBegin = "HTTP/1.1 ";
-    const std::string_view line(data, size);
-    if (line.starts_with(kBegin) && size > kBegin.size()) {
-      status_ = 100 * (line[kBegin.size()] - '0');
-    }
+    const std::string_view text(data, size);
+    write_deadline_ = Clock::now() + limits_.request_time;
+    if (text.starts_with(kBegin) && size > kBegin.size()) status_ = text[kBegin.size()] - '0';
+    answering_ = status_ != 1;  // "100 Continue" comes before the answer
   }
   std::size_t sent = 0;
   while (sent < size) {
-    if (!wait(POLLOUT, write_deadline_, /*end_on_stop=*/false)) return -1;
+    if (!writable_in_time()) return -1;
     const ssize_t count = ::send(socket_, data + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) {
       sent += static_cast<std::size_t>(count);
@@ -112,84 +192,6 @@ void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
 void Connection::get_local_ip_and_port(std::string& ip, int& port) const {
   ip.clear();
   port = 0;
-}
-
-BoundedServer::BoundedServer(const Limits& limits) : limits_(limits) {
-  new_task_queue = [this] { return new httplib::ThreadPool(limits_.clients + kSpareThreads); };
-  set_payload_max_length(limits_.body_bytes);
-  set_tcp_nodelay(true);
-  // Not the library's SO_REUSEPORT, by which two servers would share a port without a word.
-  set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  });
-}
-
-int BoundedServer::bind(const std::string& host, int port) {
-  if (port == 0) {
-    port = bind_to_any_port(host);
-  } else if (!bind_to_port(host, port)) {
-    port = -1;
-  }
-  // The library listens with a queue of five, too short for many clients at once.
-  if (port >= 0) ::listen(svr_sock_, kBacklog);
-  return port;
-}
-
-void BoundedServer::run() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return;
-    started_ = true;
-  }
-  listen_after_bind();
-  const std::lock_guard lock(mutex_);
-  ended_ = true;
-}
-
-void BoundedServer::stop_all() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    if (!started_) return;
-  }
-  // The library only hears of a stop once it listens.
-  for (;;) {
-    if (is_running()) return stop();
-    const std::lock_guard lock(mutex_);
-    if (ended_) return;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-}
-
-bool BoundedServer::process_and_close_socket(socket_t socket) {
-  struct Guard {
-    std::atomic<std::size_t>& clients;
-    socket_t socket;
-    ~Guard() {
-      --clients;
-      ::shutdown(socket, SHUT_RDWR);
-      ::close(socket);
-    }
-  };
-  const bool too_many = ++clients_ > limits_.clients;
-  const Guard guard{clients_, socket};
-  Connection connection(socket, limits_, stopping_);
-  if (too_many) {
-    connection.write(kTooMany.data(), kTooMany.size());
-    connection.drain();
-    return false;
-  }
-  while (!stopping_ && connection.next_request()) {
-    bool closed = false;
-    const bool answered = process_request(connection, /*close_connection=*/false, closed, nullptr);
-    if (connection.refused()) {
-      connection.drain();
-      return answered;
-    }
-    if (!answered || closed) return answered;
-  }
-  return true;
 }
 
 }  // namespace sape2::serve

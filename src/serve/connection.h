@@ -2,28 +2,53 @@
 
 #include "sape2/serve/server.h"
 
+#include "serve/admission.h"
+#include "serve/event.h"
+#include "serve/workers.h"
+
 #include <httplib.h>
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 namespace sape2::serve {
 
+/// What all connections of a server look at.
+struct Crowd {
+  Event stop;                          ///< the server stops
+  std::atomic<bool> stopping = false;  ///< the same, to be asked for
+  std::atomic<std::size_t> open = 0;   ///< connections
+};
+
 /// One connection, with an end to everything: a request has to arrive, and an answer to be taken,
 /// within a time; a request is of bounded length; and when the server stops, waiting ends.
-class Connection : public httplib::Stream {
+class Connection : public httplib::Stream, public Waiter {
  public:
-  Connection(socket_t socket, const Limits& limits, const std::atomic<bool>& stopping)
-      : socket_(socket), limits_(limits), stopping_(stopping) {}
+  Connection(socket_t socket, const Limits& limits, const Crowd& crowd)
+      : socket_(socket), limits_(limits), crowd_(crowd) {}
 
-  /// Waits for the first byte of the next request; false: the connection has ended.
+  /// Waits for the head of the next request and checks it; false: the connection has ended. A head
+  /// that is not understood has been answered then.
   bool next_request();
+  /// Where the request came from, as its head tells.
+  const RequestSource& source() const { return source_; }
   /// Whether the answer just written was a refusal, after which the rest is not worth reading.
-  bool refused() const { return status_ >= 400; }
-  /// Takes what the client is still sending, for a while, so that it sees the answer.
+  bool refused() const { return status_ >= 4; }
+  /// Writes a refusal of whole_refusal(), and takes what the client is still sending, for a while,
+  /// so that it sees the answer.
+  void refuse(std::string_view refusal);
   void drain();
+  /// Keeps something until the answer has been taken.
+  void hold(std::shared_ptr<const void> something) { held_ = std::move(something); }
+  void release() { held_.reset(); }
+
+  // The client waits for an answer; it loses interest by closing its end.
+  bool wait(Clock::time_point deadline) override;
+  void wake() noexcept override { woken_.set(); }
 
   bool is_readable() const override;
   bool is_writable() const override;
@@ -34,41 +59,24 @@ class Connection : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  /// Whether the socket becomes ready before `deadline`.
-  bool wait(short events, Clock::time_point deadline, bool end_on_stop) const;
+  bool ready(short events, Clock::time_point deadline) const;
   bool fill(Clock::time_point deadline);
+  bool fill_patiently(Clock::time_point since, Clock::time_point deadline);
+  bool out_of_patience(Clock::time_point since) const;
+  bool writable_in_time();
 
   socket_t socket_;
   const Limits& limits_;
-  const std::atomic<bool>& stopping_;
+  const Crowd& crowd_;
+  Event woken_;
   std::string buffer_;
   std::size_t taken_ = 0;
   std::size_t allowance_ = 0;
+  RequestSource source_;
   Clock::time_point read_deadline_, write_deadline_;
   bool answering_ = false;
-  int status_ = 0;
-};
-
-/// httplib's server over such connections, at most so many at once; further ones are told so.
-class BoundedServer : public httplib::Server {
- public:
-  explicit BoundedServer(const Limits& limits);
-
-  /// Takes the port, or any for 0; returns it, or −1.
-  int bind(const std::string& host, int port);
-  /// Answers until stop_all(), which may come first.
-  void run();
-  void stop_all();
-
- private:
-  bool process_and_close_socket(socket_t socket) override;
-
-  const Limits limits_;
-  std::mutex mutex_;
-  bool started_ = false, ended_ = false;  // behind the mutex
-  std::atomic<bool> stopping_ = false;
-  std::atomic<std::size_t> clients_ = 0;
+  int status_ = 0;  ///< first digit
+  std::shared_ptr<const void> held_;
 };
 
 }  // namespace sape2::serve

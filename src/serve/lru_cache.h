@@ -4,13 +4,14 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
 namespace sape2::serve {
 
 /// Things by key, together no larger than a number of bytes: those not used for longest go first.
-/// The newest stays whatever its size.
+/// The newest stays whatever its size. For any number of threads; what is taken out is shared.
 template <typename Value>
 class LruCache {
  public:
@@ -18,6 +19,7 @@ class LruCache {
 
   /// The thing of that key, or null.
   std::shared_ptr<Value> find(const std::string& key) {
+    const std::lock_guard lock(mutex_);
     const auto found = index_.find(key);
     if (found == index_.end()) return nullptr;
     entries_.splice(entries_.begin(), entries_, found->second);
@@ -25,6 +27,7 @@ class LruCache {
   }
 
   void put(const std::string& key, std::shared_ptr<Value> value, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
     remove(key);
     entries_.push_front({key, std::move(value), bytes});
     index_[key] = entries_.begin();
@@ -32,8 +35,14 @@ class LruCache {
     while (bytes_ > most_bytes_ && entries_.size() > 1) remove(std::string(entries_.back().key));
   }
 
-  std::size_t size() const { return entries_.size(); }
-  std::size_t bytes() const { return bytes_; }
+  std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return entries_.size();
+  }
+  std::size_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
 
  private:
   struct Entry {
@@ -50,7 +59,8 @@ class LruCache {
     index_.erase(found);
   }
 
-  std::size_t most_bytes_;
+  const std::size_t most_bytes_;
+  mutable std::mutex mutex_;
   std::size_t bytes_ = 0;
   std::list<Entry> entries_;
   std::map<std::string, typename std::list<Entry>::iterator> index_;

@@ -6,17 +6,21 @@
 #if SAPE2_HAVE_SERVER
 
 #include "sape2/in_quotes.h"
+#include "sape2/interruption.h"
 
+#include "serve/admission.h"
+#include "serve/answer.h"
 #include "serve/api.h"
-#include "serve/connection.h"
+#include "serve/bounded_server.h"
 #include "serve/page.h"
-#include "serve/worker.h"
+#include "serve/workers.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <atomic>
-#include <cstdio>
+#include <memory>
 
 namespace sape2::serve {
 namespace {
@@ -24,26 +28,13 @@ namespace {
 using httplib::Request;
 using httplib::Response;
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
-}
-
-// The host of a Host header without its port.
-std::string host_of(const std::string& header) {
-  if (header.starts_with('[')) return header.substr(0, header.find(']') + 1);
-  return header.substr(0, header.find(':'));
-}
-
 void refuse(Response& response, int status, const std::string& sentence) {
   response.status = status;
-  response.set_content(nlohmann::json{{"error", sentence}}.dump(
-                           -1, ' ', false, nlohmann::json::error_handler_t::replace) +
-                           "\n",
-                       "application/json");
+  response.set_content(error_body(sentence), "application/json");
   if (status == 503) response.set_header("Retry-After", "1");
 }
 
-// Bytes that a body may still take of what all bodies together may.
+// Bytes that one body or answer takes of what all together may.
 class Reservation {
  public:
   Reservation(std::atomic<std::size_t>& used, std::size_t bytes, std::size_t most)
@@ -67,48 +58,74 @@ bool can_serve() {
   return true;
 }
 
+// Quick work, one thread each, is never behind long work, which has most of LibTorch's threads.
 struct Server::Parts {
   explicit Parts(ServerOptions given)
       : options(std::move(given)),
-        loopback(is_loopback(options.host)),
         api(options.models, options.dataset ? &*options.dataset : nullptr, options.split,
             options.limits),
-        worker(options.limits.waiting),
+        cores(at::get_num_threads()),
+        long_threads(std::clamp(cores / 4, 1, 4)),
+        quick(workers(std::clamp(cores, 2, 4), 1)),
+        lengthy(workers(long_threads, cores / long_threads)),
         http(options.limits) {
+    at::set_num_threads(cores);  // for threads to come, as it was
     add_headers();
     add_pages();
     add_api();
   }
 
+  Workers::Options workers(int threads, int torch_threads) const;
+  void bind();
   void add_headers();
   void add_pages();
   void add_api();
   void get(const std::string& path, Answer (Api::*work)(const Query&));
-  void answer(Response& response, const std::function<Answer()>& work);
+  bool takes_long(const Request& request) const;
+  void answer(Response& response, Workers& workers, const std::string& key, Workers::Work work);
   void receive(const Request& request, Response& response, const httplib::ContentReader& reader);
   httplib::Server::HandlerResponse admit(const Request& request, Response& response) const;
 
   ServerOptions options;
-  bool loopback;
   int port = 0;
+  std::optional<Admission> admission;  // once the port is known
   Api api;
-  Worker worker;
-  std::atomic<std::size_t> receiving = 0;
+  int cores, long_threads;
+  Workers quick, lengthy;
+  std::atomic<std::size_t> receiving = 0, answering = 0;
   BoundedServer http;
 };
+
+// LibTorch counts threads for each thread that calls it: the first call takes the common number,
+// the second is this thread's own.
+Workers::Options Server::Parts::workers(int threads, int torch_threads) const {
+  return {.threads = static_cast<std::size_t>(threads),
+          .most_waiting = options.limits.waiting,
+          .longest_wait = options.limits.waiting_time,
+          .prepare = [torch_threads] {
+            at::get_num_threads();
+            at::set_num_threads(torch_threads);
+          }};
+}
+
+void Server::Parts::bind() {
+  port = http.bind(options.host, options.port);
+  if (port < 0) {
+    throw Error(fmt::format(
+        "cannot listen on {} port {}: it is in use, not allowed, or no address of this machine; "
+        "choose another with --port or --host",
+        in_quotes(options.host), options.port));
+  }
+  admission.emplace(options.host, http.listens_only_here(), port);
+}
 
 // Before a body is read: only what is known, and only for pages of our own.
 httplib::Server::HandlerResponse Server::Parts::admit(const Request& request,
                                                       Response& response) const {
   using enum httplib::Server::HandlerResponse;
-  const std::string host = request.get_header_value("Host");
-  // Another site's name that was made to point here must not read what is kept here.
-  if (loopback && !is_loopback(host_of(host))) {
-    refuse(response, 403, "this server answers on its loopback address only");
-    return Handled;
-  }
-  if (request.has_header("Origin") && request.get_header_value("Origin") != "http://" + host) {
-    refuse(response, 403, "this server answers its own page only");
+  const std::string refusal = admission->refusal(BoundedServer::current().source());
+  if (!refusal.empty()) {
+    refuse(response, 403, refusal);
     return Handled;
   }
   const bool upload = request.method == "POST" && request.path == "/api/images";
@@ -120,14 +137,9 @@ httplib::Server::HandlerResponse Server::Parts::admit(const Request& request,
 }
 
 void Server::Parts::add_headers() {
-  http.set_default_headers(
-      {{"X-Content-Type-Options", "nosniff"},
-       {"Referrer-Policy", "no-referrer"},
-       {"X-Frame-Options", "DENY"},
-       {"Cache-Control", "no-store"},
-       {"Content-Security-Policy",
-        "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'; "
-        "base-uri 'none'; form-action 'none'"}});
+  httplib::Headers headers;
+  for (const auto& header : protective_headers()) headers.insert(header);
+  http.set_default_headers(headers);
   http.set_pre_routing_handler(
       [this](const Request& request, Response& response) { return admit(request, response); });
   http.set_error_handler([](const Request&, Response& response) {
@@ -151,30 +163,52 @@ void Server::Parts::add_pages() {
   }
 }
 
-void Server::Parts::answer(Response& response, const std::function<Answer()>& work) {
+void Server::Parts::answer(Response& response, Workers& workers, const std::string& key,
+                           Workers::Work work) {
+  Connection& connection = BoundedServer::current();
+  const Limits& limits = options.limits;
   try {
-    const Answer result = worker.run(work);
-    response.set_content(result.body, result.type.c_str());
+    const auto result = workers.run(key, std::move(work), connection);
+    const std::size_t size = result->body.size();
+    if (size > limits.answer_bytes) {
+      throw Error(fmt::format("the answer would be larger than the {} MiB allowed",
+                              limits.answer_bytes >> 20));
+    }
+    const auto room = std::make_shared<Reservation>(answering, size, limits.answers_in_flight);
+    if (!room->granted()) throw Busy("too many answers are being sent; try again in a moment");
+    connection.hold(room);
+    response.set_content(result->body, result->type);
   } catch (const NotFound& error) {
     refuse(response, 404, error.what());
   } catch (const Error& error) {
     refuse(response, 400, error.what());
   } catch (const Busy& error) {
     refuse(response, 503, error.what());
+  } catch (const Interrupted&) {
+    refuse(response, 503, "the server stops, or the connection was closed");
   } catch (const std::bad_alloc&) {
     refuse(response, 503, "there is not enough memory for this now");
   }
 }
 
+bool Server::Parts::takes_long(const Request& request) const {
+  try {
+    return request.path == "/api/figure" || api.takes_long(request.params);
+  } catch (const Error&) {
+    return false;  // to say so takes no time
+  }
+}
+
 void Server::Parts::get(const std::string& path, Answer (Api::*work)(const Query&)) {
   http.Get(path, [this, work](const Request& request, Response& response) {
-    answer(response, [&] { return (api.*work)(request.params); });
+    answer(response, takes_long(request) ? lengthy : quick, request.target,
+           [this, work, query = request.params] { return (api.*work)(query); });
   });
 }
 
 void Server::Parts::add_api() {
-  http.Get("/api/setup", [this](const Request&, Response& response) {
-    answer(response, [&] { return api.setup(); });
+  http.Get("/api/setup", [this](const Request& request, Response& response) {
+    answer(response, quick, request.target, [this] { return api.setup(); });
   });
   get("/api/picture", &Api::picture);
   get("/api/inspect", &Api::inspect);
@@ -203,34 +237,28 @@ void Server::Parts::receive(const Request& request, Response& response,
     refuse(response, 413, too_large);
     return;
   }
-  const Reservation reservation(receiving, length, limits.uploads_in_flight);
-  if (!reservation.granted()) {
+  const auto room = std::make_shared<Reservation>(receiving, length, limits.uploads_in_flight);
+  if (!room->granted()) {
     refuse(response, 503, "too many files are being received; try again in a moment");
     return;
   }
-  std::string body;
+  // The work keeps the body and its room, as it may outlive this call.
+  const auto body = std::make_shared<std::string>();
   bool within = true;
   const bool whole = reader([&](const char* data, std::size_t size) {
-    within = body.size() + size <= length;
-    if (within) body.append(data, size);
+    within = body->size() + size <= length;
+    if (within) body->append(data, size);
     return within;
   });
   if (!within) return refuse(response, 413, too_large);
   if (!whole) return refuse(response, 400, "the file did not arrive whole");
-  answer(response, [&] { return api.keep_image(body); });
+  answer(response, lengthy, "", [this, body, room] { return api.keep_image(*body); });
 }
 
 Server::Server(ServerOptions options) {
   if (options.models.empty()) throw Error("there is no model to serve");
   parts_ = std::make_unique<Parts>(std::move(options));
-  const ServerOptions& given = parts_->options;
-  parts_->port = parts_->http.bind(given.host, given.port);
-  if (parts_->port < 0) {
-    throw Error(fmt::format(
-        "cannot listen on {} port {}: it is in use, not allowed, or no address of this machine; "
-        "choose another with --port or --host",
-        in_quotes(given.host), given.port));
-  }
+  parts_->bind();
 }
 
 Server::~Server() = default;

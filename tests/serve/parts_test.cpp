@@ -1,12 +1,8 @@
+#include "serve/admission.h"
 #include "serve/lru_cache.h"
-#include "serve/worker.h"
+#include "serve/request_head.h"
 
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <latch>
-#include <thread>
-#include <vector>
 
 namespace sape2::serve {
 namespace {
@@ -25,35 +21,89 @@ TEST(LruCache, DropsWhatWasNotUsedForLongest) {
   EXPECT_EQ(cache.size(), 1U);
 }
 
-TEST(Worker, RunsOneAfterAnotherAndPassesErrorsOn) {
-  Worker worker(10);
-  EXPECT_EQ(worker.run([] { return 5; }), 5);
-  EXPECT_THROW(worker.run([]() -> int { throw std::runtime_error("no"); }), std::runtime_error);
-  EXPECT_EQ(worker.run([] { return 6; }), 6);
-}
-
-TEST(Worker, RefusesWhatItHasNoRoomFor) {
-  Worker worker(0);
-  EXPECT_THROW(worker.run([] { return 1; }), Busy);
-}
-
-TEST(Worker, FinishesWhatWaitsBeforeItEnds) {
-  std::latch started(1);
-  std::vector<std::thread> askers;
-  std::atomic<int> done = 0;
-  {
-    Worker worker(10);
-    askers.emplace_back([&] {
-      worker.run([&] {
-        started.count_down();
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        ++done;
-      });
-    });
-    started.wait();
+TEST(Admission, TakesTheAddressesOfThisMachine) {
+  const Admission admission("127.0.0.1", /*only_here=*/true, 8322);
+  for (const char* host : {"127.0.0.1:8322", "127.255.0.9:8322", "localhost:8322", "[::1]:8322"}) {
+    EXPECT_TRUE(admission.accepts_host(host)) << host;
   }
-  for (std::thread& asker : askers) asker.join();
-  EXPECT_EQ(done, 1);
+  for (const char* host : {"",
+                           ":8322",
+                           "127.0.0.1",
+                           "127.0.0.1:",
+                           "127.0.0.1:08322",
+                           "127.0.0.1:8322 ",
+                           "127.0.0.1:83",
+                           "127.0.0.1.evil.com:8322",
+                           "127.evil.com:8322",
+                           "127.0.0.01:8322",
+                           "127.0.0:8322",
+                           "127.0.0.1.1:8322",
+                           "127.0.0.256:8322",
+                           "0x7f.0.0.1:8322",
+                           "2130706433:8322",
+                           "128.0.0.1:8322",
+                           "0.0.0.0:8322",
+                           "localhost.:8322",
+                           "localhost.evil.com:8322",
+                           "[::1:8322",
+                           "[::1]evil.com:8322",
+                           "[::1]",
+                           "::1:8322",
+                           "[::ffff:127.0.0.1]:8322",
+                           "user@127.0.0.1:8322",
+                           "192.168.1.5:8322",
+                           "my-machine:8322"}) {
+    EXPECT_FALSE(admission.accepts_host(host)) << host;
+  }
+}
+
+TEST(Admission, ThePortMayBeAbsentWhereItIsTheStandardOne) {
+  const Admission admission("127.0.0.1", true, 80);
+  EXPECT_TRUE(admission.accepts_host("127.0.0.1"));
+  EXPECT_TRUE(admission.accepts_host("127.0.0.1:80"));
+  EXPECT_FALSE(admission.accepts_host("127.0.0.1:8080"));
+  EXPECT_EQ(
+      admission.refusal(
+          {.method = "GET", .path = "/", .host = "127.0.0.1:80", .origin = "http://127.0.0.1"}),
+      "");
+}
+
+// Addresses cannot be rebound, names can.
+TEST(Admission, AServerForOthersTakesAnyAddressAndItsOwnName) {
+  const Admission everywhere("0.0.0.0", false, 8322), named("My-Machine.lan", false, 8322);
+  for (const Admission* admission : {&everywhere, &named}) {
+    for (const char* host : {"192.168.1.5:8322", "[fe80::1]:8322", "localhost:8322"}) {
+      EXPECT_TRUE(admission->accepts_host(host)) << host;
+    }
+    for (const char* host : {"evil.example:8322", "192.168.1.5.evil.example:8322", "192.168.1.5"}) {
+      EXPECT_FALSE(admission->accepts_host(host)) << host;
+    }
+  }
+  EXPECT_TRUE(named.accepts_host("my-machine.lan:8322"));
+  EXPECT_FALSE(everywhere.accepts_host("my-machine.lan:8322"));
+}
+
+TEST(RequestHead, PassesOnWhatItUnderstands) {
+  const CheckedHead head = check_head(
+      "GET /api/rows?y=1 HTTP/1.1\r\nHost: localhost:1\r\nRANGE: bytes=0-\r\nX: y\r\n"
+      "If-Range: z\r\nAccept-Encoding: br\r\nSec-Fetch-Site:  none \r\n\r\n");
+  EXPECT_EQ(head.status, 0);
+  EXPECT_EQ(head.text,
+            "GET /api/rows?y=1 HTTP/1.1\r\nHost: localhost:1\r\nX: y\r\n"
+            "Sec-Fetch-Site:  none \r\n\r\n");
+  EXPECT_EQ(head.source.method, "GET");
+  EXPECT_EQ(head.source.path, "/api/rows");
+  EXPECT_EQ(head.source.host, "localhost:1");
+  EXPECT_EQ(head.source.fetch_site, "none");
+}
+
+// Nothing is read past the end of what is given, however it is cut.
+TEST(RequestHead, EveryPartOfAHeadIsRefused) {
+  const std::string whole = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n";
+  EXPECT_EQ(check_head(whole).status, 0);
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_NE(check_head(std::string_view(whole).substr(0, length)).status, 0) << length;
+  }
 }
 
 }  // namespace

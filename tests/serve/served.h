@@ -43,6 +43,8 @@ class Served {
     if (thread_.joinable()) thread_.join();
   }
   int port() const { return server_.port(); }
+  /// The line that a request needs.
+  std::string host_line() const { return "Host: 127.0.0.1:" + std::to_string(port()) + "\r\n"; }
 
  private:
   Server server_;

@@ -26,12 +26,16 @@ struct Limits {
   std::size_t uploads_in_flight = std::size_t{64} << 20;   ///< bytes of all bodies being received
   std::size_t upload_memory = std::size_t{64} << 20;       ///< kept images; the oldest go first
   std::size_t inspection_memory = std::size_t{256} << 20;  ///< kept q and k; the oldest go first
+  std::size_t answer_bytes = std::size_t{16} << 20;        ///< of one answer
+  std::size_t answers_in_flight = std::size_t{128} << 20;  ///< bytes of all being sent
   std::int64_t patches = 64 * 64;                          ///< of one image
   std::size_t clients = 256;                               ///< connections at once
-  std::size_t waiting = 1024;                              ///< requests waiting for the model
+  std::size_t waiting = 256;  ///< requests for a thread, of those quickly answered and of others
   std::size_t header_bytes = std::size_t{32} << 10;
   std::chrono::milliseconds request_time{10'000};  ///< to send a request, and to take the answer
-  std::chrono::milliseconds idle_time{15'000};     ///< between two requests of a connection
+  std::chrono::milliseconds waiting_time{30'000};  ///< until a request's work begins
+  std::chrono::milliseconds idle_time{15'000};     ///< between two requests of a connection; one
+                                                   ///< second where all connections are taken
 };
 
 struct ServedModel {
@@ -63,8 +67,8 @@ class Server {
   /// "http://127.0.0.1:8322/"
   std::string address() const;
 
-  /// Answers until stop() is called, from any thread; then requests under way are finished and
-  /// every connection is closed.
+  /// Answers until stop() is called, from any thread; then requests under way are given up and
+  /// every connection is closed, in less than a second.
   void run();
   void stop();
 
