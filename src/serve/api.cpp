@@ -1,5 +1,6 @@
 #include "serve/api.h"
 
+#include "sape2/explain/caption.h"
 #include "sape2/explain/patch_choice.h"
 #include "sape2/in_quotes.h"
 #include "sape2/nn/vit.h"
@@ -28,9 +29,8 @@ constexpr const char* kJsonType = "application/json";
 constexpr std::int64_t kLargestKeptSide = 1024;
 constexpr std::int64_t kLargestSize = 4096;
 constexpr int kScaleSteps = 33;
-constexpr std::int64_t kKeptPatches = 64;     // grids of no more keep all their rows
-constexpr std::int64_t kSampledPatches = 24;  // of larger ones
-constexpr std::int64_t kSmallGrid = 1024;     // patches; threads would cost more than they save
+constexpr std::int64_t kKeptPatches = 64;  // grids of no more keep all their rows
+constexpr std::int64_t kSmallGrid = 1024;  // patches; threads would cost more than they save
 constexpr std::int64_t kMostMatrixPatches = 1024;  // a figure of more has no N×N panel
 constexpr std::size_t kTop = 5;
 constexpr std::string_view kDataPrefix = "data:";
@@ -131,12 +131,14 @@ Json scales_json() {
 /// One quantity of one layer and head: its range for colours and, of a small grid, all its rows.
 struct Api::Shown {
   explain::ValueRange range;
-  at::Tensor rows;  // (patches, patches), or undefined
+  at::Tensor rows;    // (patches, patches), or undefined
+  std::string words;  // JSON: what the map shows, and what its values add to the logits
 };
 
 /// A model that has looked at an image, and what was shown of it so far.
 struct Api::Looked {
   explain::Inspection inspection;
+  std::optional<std::string> warning;  // that tables clamp
   std::map<std::string, Shown> shown;
 
   // What it holds once everything has been shown.
@@ -237,7 +239,9 @@ std::shared_ptr<Api::Looked> Api::look(const Query& query, std::size_t model) {
   const auto looked = std::make_shared<Looked>(
       Looked{explain::Inspection(models_[model].model, picture_named(image).image,
                                  {.shorter_side = size}, limits_.patches),
+             {},
              {}});
+  looked->warning = explain::clamp_warning(looked->inspection);
   looked_.put(key, looked, looked->most_bytes());
   return looked;
 }
@@ -261,6 +265,7 @@ Answer Api::inspect(const Query& query) {
         {{"class", one.name}, {"index", one.index}, {"probability", one.probability}});
   }
   const explain::ChosenPatches patches = explain::choose_patches(seen);
+  const nn::ViTConfig& vit = seen.model().config().vit;
   const explain::Picture picture = picture_named(required(query, "image"));
   return json_answer({{"name", picture.name},
                       {"label", picture.label},
@@ -270,6 +275,8 @@ Answer Api::inspect(const Query& query) {
                       {"width", seen.image().width},
                       {"layers", seen.layers()},
                       {"heads", seen.heads()},
+                      {"trained", {vit.rows(), vit.cols()}},
+                      {"warning", looked->warning ? Json(*looked->warning) : Json()},
                       {"offers", std::move(offers)},
                       {"predictions", std::move(predictions)},
                       {"subject", patch_json(patches.subject)},
@@ -283,21 +290,21 @@ const Api::Shown& Api::show(Looked& looked, What what, const explain::Selection&
                                       selection.head.value_or(-1));
   const auto known = looked.shown.find(key);
   if (known != looked.shown.end()) return known->second;
-  const ops::Grid& grid = looked.inspection.grid();
-  const bool keep = grid.patches() <= kKeptPatches;
-  const std::int64_t count = keep ? grid.patches() : kSampledPatches;
-  std::vector<explain::Patch> sample;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t number = i * grid.patches() / count;
-    sample.push_back({number / grid.cols, number % grid.cols});
-  }
-  const at::Tensor values = looked.inspection.rows(what, selection, sample);
+  const explain::Inspection& seen = looked.inspection;
+  const at::Tensor values = seen.rows(what, selection, explain::spread_patches(seen.grid()));
   const at::Tensor finite = values.masked_select(values.isfinite());
   const bool any = finite.numel() > 0;
-  Shown shown{
-      explain::range_for(looked.inspection.scale_kind(what), any ? finite.min().item<double>() : 0,
-                         any ? finite.max().item<double>() : 0),
-      keep ? values : at::Tensor()};
+  const explain::Extent extent{any ? finite.min().item<double>() : 0,
+                               any ? finite.max().item<double>() : 0};
+  Json words{{"caption", explain::captions(seen, what, selection, extent)},
+             {"logit_factor", nullptr}};
+  if (what == What::bias || what == What::bias_x || what == What::bias_y) {
+    const explain::LogitFactor factor = seen.logit_factor(selection);
+    words["logit_factor"] = {factor.low, factor.high};
+  }
+  Shown shown{explain::range_for(seen.scale_kind(what), extent.least, extent.most),
+              seen.grid().patches() <= kKeptPatches ? values : at::Tensor(),
+              words.dump(-1, ' ', false, Json::error_handler_t::replace)};
   return looked.shown.emplace(key, std::move(shown)).first->second;
 }
 
@@ -327,7 +334,8 @@ Answer Api::rows(const Query& query) {
     add("along_y", positions.y);
     add("raster", positions.raster);
   }
-  return {kJsonType, body + "}"};
+  // The words are an object of their own; its members join this one's.
+  return {kJsonType, body + "," + shown.words.substr(1)};
 }
 
 Answer Api::figure(const Query& query) {
