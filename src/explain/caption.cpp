@@ -28,13 +28,11 @@ std::string of_axis(What what) {
 
 std::string distance_text(double factor, double most) {
   if (factor == 0) return "The gain is 0: this distance changes nothing.";
-  const std::string farthest = fmt::format("the farthest pair here, at {}, gets {}",
-                                           number_text(most, 2), effect_text(factor * most));
-  return factor > 0 ? "Far patches gain attention: the distance is added to the logits; " +
-                          farthest + ". A patch is at distance 0 from itself and gains nothing."
-                    : "Far patches lose attention: the gain is negative, so the distance is taken "
-                      "off the logits; " +
-                          farthest + ".";
+  return fmt::format(
+      "Far patches {}. The farthest pair here, {} apart, gets {}; a patch itself gets +0 (×1).",
+      factor > 0 ? "gain attention: the distance is added to the logits"
+                 : "lose attention: the gain is negative, so the distance is taken off the logits",
+      number_text(most, 2), effect_text(factor * most));
 }
 
 std::string signed_text(double factor, const Extent& extent) {
@@ -119,8 +117,9 @@ std::string positions_caption(const Inspection& inspection, const Selection& sel
         spacing, bend, gates_text(summary), most);
   }
   return fmt::format(
-      "These positions depend on the image: they leave an even spacing ({}) by up to {} patches. "
-      "They are sums of {}.{}",
+      "These positions depend on the image: over all of it they leave an even spacing ({}) by up "
+      "to "
+      "{} patches. They are sums of {}.{}",
       spacing, number_text(summary.bend, 2), gates_text(summary), most);
 }
 
@@ -193,7 +192,7 @@ std::optional<std::string> clamp_warning(const Inspection& inspection) {
   return fmt::format(
       "The tables clamp: this grid has {}×{} patches, the model was trained on {}×{}. {:.0f} % of "
       "the positions lie beyond the end of its tables and all read the last row, so stripes and "
-      "flat areas come from the tables, not from the image.",
+      "flat areas can come from the tables, not from the image.",
       inspection.grid().rows, inspection.grid().cols, vit.rows(), vit.cols(),
       std::max(1.0, 100 * share));
 }

@@ -18,7 +18,7 @@ namespace sape2::explain {
 namespace {
 
 constexpr double kSide = 168, kHeader = 34, kRowTitle = 20, kModelTitle = 20, kPanelTitle = 26;
-constexpr double kScaleFoot = 12, kRowFoot = 26;  // below the panels; before the next line
+constexpr double kScaleFoot = 17, kRowFoot = 30;  // below the panels; before the next line
 constexpr double kSheetSide = 92, kSheetText = 14, kSheetFoot = 10;
 constexpr double kLeastWidth = 420;
 

@@ -1,4 +1,6 @@
 import { ImageView, MapView, titles, valueText } from './view.js';
+import { makeIntro, makeLink, makeTheme } from './header.js';
+import { makePictures } from './pictures.js';
 import { ask, readState, requestQuery, viewQuery, writeState } from './state.js';
 
 const by = (id) => document.getElementById(id);
@@ -300,26 +302,6 @@ function choose(name) {
   showImage();
 }
 
-function thumbnails(from) {
-  const count = Math.min(20, setup.data.images);
-  const begin = Math.max(0, Math.min(from, setup.data.images - count));
-  by('thumbs').replaceChildren(...Array.from({ length: count }, (_, i) => {
-    const index = begin + i, button = document.createElement('button'), image = new Image();
-    image.src = `/api/picture?image=data:${index}`;
-    image.alt = `image ${index}`;
-    image.loading = 'lazy';
-    button.type = 'button';
-    button.dataset.index = index;
-    button.setAttribute('aria-pressed', String(`data:${index}` === state.image));
-    button.append(image);
-    button.addEventListener('click', () => {
-      by('index').value = index;
-      choose(`data:${index}`);
-    });
-    return button;
-  }));
-}
-
 // ---- models
 
 // Names that differ in their first letters: the encoding first; the name where encodings are alike,
@@ -408,81 +390,10 @@ function makeControls() {
   });
 }
 
-function makePictures() {
-  const drop = by('drop'), file = by('file');
-  file.addEventListener('change', () => { if (file.files[0]) upload(file.files[0]); file.value = ''; });
-  drop.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); file.click(); }
-  });
-  document.body.addEventListener('dragover', (event) => { event.preventDefault(); drop.classList.add('over'); });
-  document.body.addEventListener('dragleave', () => drop.classList.remove('over'));
-  document.body.addEventListener('drop', (event) => {
-    event.preventDefault();
-    drop.classList.remove('over');
-    if (event.dataTransfer.files[0]) upload(event.dataTransfer.files[0]);
-  });
-  if (!setup.data) return;
-  by('data').hidden = false;
-  by('data-name').textContent = `${setup.data.name}, ${setup.data.split} images`;
-  by('index').max = setup.data.images - 1;
-  const chosen = /^data:(\d+)$/.exec(state.image);
-  if (chosen) by('index').value = chosen[1];
-  thumbnails(chosen ? Number(chosen[1]) : 0);
-  by('index').addEventListener('change', () => {
-    const index = Math.min(setup.data.images - 1, Math.max(0, Math.floor(Number(by('index').value) || 0)));
-    by('index').value = index;
-    thumbnails(index);
-    choose(`data:${index}`);
-  });
-  by('more').addEventListener('click', () => thumbnails(Math.floor(Math.random() * setup.data.images)));
-}
-
-// One paragraph for a first visit; whoever has read it finds it behind a button.
-function makeIntro() {
-  let seen = false;
-  try { seen = localStorage.getItem('intro') === 'seen'; } catch { /* no storage: it is shown each time */ }
-  const show = (shown) => {
-    by('intro').hidden = !shown;
-    by('about').setAttribute('aria-expanded', String(shown));
-    if (shown) return;
-    try { localStorage.setItem('intro', 'seen'); } catch { /* as above */ }
-  };
-  if (!seen) show(true);
-  by('got-it').addEventListener('click', () => { show(false); by('about').focus(); });
-  by('about').addEventListener('click', () => show(by('intro').hidden));
-}
-
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  by('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
-  if (views.length && views[0].info) refresh();
-}
-
-function makeTheme() {
-  const asked = matchMedia('(prefers-color-scheme: dark)');
-  let own = null;
-  try { own = localStorage.getItem('theme'); } catch { /* no storage: the system's choice */ }
-  setTheme(own || (asked.matches ? 'dark' : 'light'));
-  asked.addEventListener('change', () => { if (!own) setTheme(asked.matches ? 'dark' : 'light'); });
-  by('theme').addEventListener('click', () => {
-    own = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
-    try { localStorage.setItem('theme', own); } catch { /* it lasts as long as the page */ }
-    setTheme(own);
-  });
-  by('copy-link').addEventListener('click', async () => {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      by('copy-link').textContent = 'Copied';
-    } catch {
-      by('copy-link').textContent = 'It is in the address bar';
-    }
-    setTimeout(() => { by('copy-link').textContent = 'Copy link'; }, 1600);
-  });
-}
-
 async function begin() {
-  makeTheme();
+  makeTheme(() => { if (views.length && views[0].info) refresh(); });
   makeIntro();
+  makeLink();
   try {
     setup = await ask('/api/setup');
   } catch (error) {
@@ -496,7 +407,7 @@ async function begin() {
   image = new ImageView(imageHandlers);
   makeControls();
   makeViews();
-  makePictures();
+  makePictures(setup.data, () => state.image, { choose, upload });
   showImage();
 }
 

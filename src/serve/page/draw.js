@@ -3,6 +3,7 @@
 const minus = (text) => text.replace('-', '−');
 export const short = (value, digits = 3) =>
   (value === null || value === undefined ? '–' : minus(Number(value.toPrecision(digits)).toString()));
+export const decimals = (value) => minus(value.toFixed(2));
 export const signed = (value) => (value < 0 ? '−' : '+') + Math.abs(value).toFixed(2);
 
 // What adding to a logit does to the weight: as few digits as tell it from ×1.
@@ -25,10 +26,10 @@ export function roundTicks(low, high, count) {
   if (!(high > low)) return [{ value: low, text: short(low) }];
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((one) => one * power >= rough * (1 - 1e-9));
-  const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
   const ticks = [];
   for (let i = Math.ceil(low / step - 1e-9); i <= high / step + 1e-9; i++) {
-    ticks.push({ value: i * step, text: minus((i === 0 ? 0 : i * step).toFixed(decimals)) });
+    ticks.push({ value: i * step, text: minus((i === 0 ? 0 : i * step).toFixed(digits)) });
   }
   return ticks;
 }

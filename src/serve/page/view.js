@@ -1,6 +1,6 @@
 // The image in patches, and one model's map beside it.
 import {
-  curvesOf, element, factor, paintFrame, paintLines, paintNumbers, paintValues, rgb, roundTicks, short, signed,
+  curvesOf, decimals, element, factor, paintFrame, paintLines, paintNumbers, paintValues, rgb, roundTicks, short, signed,
 } from './draw.js';
 
 const chosenColour = '#111', readColour = '#d9480f';
@@ -10,7 +10,7 @@ export const titles = {
 };
 const longTitles = {
   bias: 'Bias', 'bias-x': 'Bias, x part', 'bias-y': 'Bias, y part', gates: 'Gates',
-  positions: 'Distance of soft positions', attention: 'Attention',
+  positions: 'Soft distance', attention: 'Attention',
 };
 
 // What one unit of the values adds to a logit, or null where no single number says so.
@@ -70,7 +70,8 @@ class PatchCanvas {
     if (!patch) return;
     this.tip.textContent = words;
     const { rows, cols } = this.grid;
-    this.tip.style.left = `${Math.min(88, Math.max(12, 100 * (patch.x + 0.5) / cols))}%`;
+    const half = 50 * this.tip.offsetWidth / (this.box.clientWidth || 1);  // so that it stays on the map
+    this.tip.style.left = `${Math.min(100 - half, Math.max(half, 100 * (patch.x + 0.5) / cols))}%`;
     const below = patch.y < rows / 3;
     this.tip.classList.toggle('below', below);
     this.tip.style.top = `${100 * (patch.y + (below ? 1 : 0)) / rows}%`;
@@ -105,8 +106,9 @@ export class ImageView {
     if (state.lines) paintLines(canvas, this.patches.grid);
     if (read) paintFrame(canvas, this.patches.grid, read, readColour, true);
     if (chosen) paintFrame(canvas, this.patches.grid, chosen, chosenColour);
-    this.note.textContent = !chosen ? 'Point at a patch'
-      : preview ? `Patch ${chosen.y},${chosen.x}: click to keep it` : `Patch ${chosen.y},${chosen.x}: point at another`;
+    const go = matchMedia('(hover: none)').matches ? 'tap' : 'point at';
+    this.note.textContent = !chosen ? `Now ${go} a patch`
+      : `Patch ${chosen.y},${chosen.x}: ${preview ? 'click to keep it' : `${go} another`}`;
     this.opacityText.value = `${state.opacity} %`;
   }
 }
@@ -216,12 +218,13 @@ export class MapView {
     }
     const percent = rows.kind === 'share', unit = percent ? 100 : 1, per = perUnit(rows);
     const narrow = this.legend.clientWidth < 240;
-    this.ticks.replaceChildren(...roundTicks(rows.low * unit, rows.high * unit, narrow ? 3 : 5).map((tick) => {
+    this.ticks.replaceChildren(...roundTicks(rows.low * unit, rows.high * unit, narrow ? 3 : 6).map((tick) => {
       const node = element('span', {}, tick.text + (percent ? ' %' : ''));
       if (per !== null) node.append(element('small', {}, factor(per * tick.value)));
       node.style.left = `${100 * (tick.value / unit - rows.low) / (rows.high - rows.low)}%`;
       return node;
     }));
+    this.ticks.classList.toggle('plain', per === null);
     const [low, high] = endsOf(rows);
     this.low.textContent = low;
     this.high.textContent = high;
@@ -263,7 +266,7 @@ export class MapView {
       };
       this.readout.replaceChildren(...(found
         ? [item('Largest', worded(found.most)), item('Smallest', worded(found.least)),
-          item('Any other', 'point at the map')] : []));
+          item('Any other', `${matchMedia('(hover: none)').matches ? 'tap' : 'point at'} the map`)] : []));
       return;
     }
     const value = this.at(this.rows, read), effect = this.effectText(this.rows, value);
@@ -281,8 +284,8 @@ export class MapView {
     const soft = state.what === 'positions' ? this.rows : positions;
     if (soft) {
       items.push(item('Soft position', soft.raster
-        ? soft.raster[read.y * this.info.cols + read.x].toFixed(2)
-        : `x ${short(soft.along_x[read.x])}, y ${short(soft.along_y[read.y])}`));
+        ? decimals(soft.raster[read.y * this.info.cols + read.x])
+        : `x ${decimals(soft.along_x[read.x])}, y ${decimals(soft.along_y[read.y])}`));
     }
     this.readout.replaceChildren(...items);
   }

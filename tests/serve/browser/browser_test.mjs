@@ -1,10 +1,11 @@
 // The page of `sape2 serve` in a real browser. Screenshots are left in the folder given.
 // usage: node browser_test.mjs PROGRAM FOLDER
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
+import { serve } from './serve.mjs';
 
 const [program, folder] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
@@ -18,24 +19,8 @@ function makeModel(name, encoding) {
   return run;
 }
 
-async function serve(models, data = 'shapes') {
-  const server = spawn(program, ['serve', ...models, '--data', data, '--port', '0']);
-  let words = '';
-  const address = await new Promise((resolve, reject) => {
-    const add = (data) => {
-      words += data;
-      const found = /http:\/\/[^\s]+/.exec(words);
-      if (found) resolve(found[0]);
-    };
-    server.stdout.on('data', add);
-    server.stderr.on('data', add);
-    server.on('exit', () => reject(new Error('the server ended: ' + words)));
-  });
-  return { server, address };
-}
-
 const models = [makeModel('sape2-k', 'sape2-k+ape'), makeModel('rope2d', 'rope2d')];
-const { server, address } = await serve(models);
+const { server, address } = await serve(program, models, 'shapes');
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'] });
 const steps = [];
 let page;
@@ -304,6 +289,52 @@ try {
     await shot('laptop-64');
   });
 
+  // What a server might answer otherwise.
+  async function openWith(path, change, hash = '') {
+    const context = await browser.newContext({ viewport: { width: 1366, height: 800 } });
+    page = await context.newPage();
+    await page.route(path, async (route) => {
+      const reply = await route.fetch();
+      await route.fulfill({ response: reply, json: await change(await reply.json()) });
+    });
+    await page.goto(address + hash);
+  }
+
+  await step('a negative gain turns the words round, and a learnt one gives no factor', async () => {
+    await openWith('**/api/rows?*', (rows) => ({ ...rows, logit_factor: [-0.5, -0.5] }));
+    await until(async () => (await view().locator('.ends').textContent()).includes('far: loses attention'), 'the words');
+    assert.match(await view().locator('.ticks').textContent(), /×0\.\d/);
+    await page.context().close();
+    await openWith('**/api/rows?*', (rows) => ({ ...rows, logit_factor: [-0.5, 2] }));
+    await until(async () => (await attribute('patch')) !== null, 'a map');
+    assert.equal(await view().locator('.ends').textContent(), 'nearfar');
+    assert.doesNotMatch(await view().locator('.ticks').textContent(), /×/);
+    await page.context().close();
+  });
+
+  await step('while the model looks the page says so, and then it stops', async () => {
+    let release;
+    const held = new Promise((resolve) => { release = resolve; });
+    await openWith('**/api/inspect?*', async (info) => { await held; return info; });
+    await until(async () => await page.locator('#board.waiting').count() === 1, 'a sign of waiting');
+    assert.equal(await page.locator('#board').getAttribute('aria-busy'), 'true');
+    await shot('laptop-waiting', false);
+    release();
+    await until(async () => (await attribute('patch')) !== null, 'a map');
+    assert.equal(await page.locator('.waiting').count(), 0);
+    await page.context().close();
+  });
+
+  await step('without a data set the page asks for an image, and without a server it says so', async () => {
+    await openWith('**/api/setup', (setup) => ({ ...setup, data: null }));
+    await until(async () => await page.locator('#empty').isVisible(), 'an invitation');
+    await page.route('**/api/images', (route) => route.abort());
+    await dropFile(Buffer.from('any'), 'any.png', 'image/png');
+    await until(async () => (await page.locator('#message').textContent()).includes('The server does not answer'), 'a sentence');
+    await shot('laptop-empty', false);
+    await page.context().close();
+  });
+
   await step('dark, and colours for every vision', async () => {
     page = await open({ viewport: { width: 1366, height: 800 }, colorScheme: 'dark' }, '#image=data:4&safe=1&y=3&x=3');
     await until(async () => (await attribute('patch')) === '3,3', 'a map');
@@ -330,7 +361,7 @@ try {
   }
 
   await step('without arguments both shipped models are offered, named apart', async () => {
-    const shipped = await serve([]);
+    const shipped = await serve(program, [], 'shapes');
     try {
       const context = await browser.newContext({ viewport: { width: 1366, height: 768 } });
       page = await context.newPage();
