@@ -78,11 +78,11 @@ std::vector<std::string> bias_captions(const Inspection& inspection, What what,
 std::vector<std::string> attention_captions(const Inspection& inspection, const Extent& extent) {
   std::vector<std::string> sentences;
   const ops::Grid& grid = inspection.grid();
-  sentences.push_back(fmt::format(
-      "The share of its attention that a patch gives to each other: 100 % in all{}. If all "
-      "were alike, each would get {:.2g} %; the largest here is {:.2g} %.",
-      grid.prefix > 0 ? ", what goes to class token and registers included" : "",
-      100.0 / static_cast<double>(grid.tokens()), 100 * extent.most));
+  sentences.push_back(
+      fmt::format("How a patch shares out its attention, 100 % in all{}. If all patches were "
+                  "alike, each would get {:.2g} %; the largest here is {:.2g} %.",
+                  grid.prefix > 0 ? ", what goes to class token and registers included" : "",
+                  100.0 / static_cast<double>(grid.tokens()), 100 * extent.most));
   if (!inspection.offers(What::bias)) {
     const nn::EncodingSpec& spec = inspection.model().config().encoding;
     sentences.push_back(fmt::format(
@@ -142,10 +142,11 @@ std::string number_text(double value, int digits) {
 
 std::string factor_text(double logits) {
   const double factor = std::exp(logits);
-  // As few digits as tell the factor from 1.
+  // Two digits that matter: near 1 they are those behind the point.
   if (factor >= 1e4 || factor < 1e-3) return fmt::format("×{:.0e}", factor);
   if (factor >= 9.95) return fmt::format("×{:.0f}", factor);
-  return factor >= 0.95 ? fmt::format("×{:.1f}", factor) : fmt::format("×{:.2g}", factor);
+  if (factor >= 1.995) return fmt::format("×{:.1f}", factor);
+  return factor >= 0.095 ? fmt::format("×{:.2f}", factor) : fmt::format("×{:.2g}", factor);
 }
 
 std::string effect_text(double logits) {

@@ -81,7 +81,8 @@ TEST(Captions, PlainOffsetsAreCalledSo) {
   const std::string open = caption_of("sape2-rel-k[gates=open]", What::positions);
   expect_contains(open, "nearly plain offsets, 1.00 per patch to within 0.01 patches");
   expect_contains(open, "gates of 1.00 on average (standard deviation 0.00)");
-  const std::string content = caption_of("sape2-rel-k[gates=fixed,gate-scale=3]", What::positions);
+  const std::string content =
+      caption_of("sape2-rel-k[gates=fixed,gate-scale=60,gate-offset=0]", What::positions);
   expect_contains(content, "These positions depend on the image");
   expect_lacks(content, "plain");
   expect_contains(caption_of("sape2-rel-k[gates=open]", What::gates), "nearly all alike");
@@ -89,7 +90,7 @@ TEST(Captions, PlainOffsetsAreCalledSo) {
 }
 
 TEST(Captions, NameTheHeadThatDependsOnTheImageMost) {
-  const Inspection seen = look("sape2-rel-k[gates=fixed,gate-scale=3]");
+  const Inspection seen = look("sape2-rel-k[gates=fixed,gate-scale=60,gate-offset=0]");
   const GateSummary all = seen.gate_summary({});
   const GateSummary one = seen.gate_summary(all.most_bent);
   EXPECT_NEAR(one.bend, all.most_bend, 1e-9);
@@ -115,7 +116,8 @@ TEST(Captions, ClampingTablesAreWarnedOf) {
 }
 
 TEST(Captions, FactorsHaveFewDigits) {
-  EXPECT_EQ(effect_text(0), "+0.00 logits (×1.0)");
+  EXPECT_EQ(effect_text(0), "+0.00 logits (×1.00)");
+  EXPECT_EQ(factor_text(0.06), "×1.06");
   EXPECT_EQ(effect_text(std::log(3.2)), "+1.16 logits (×3.2)");
   EXPECT_EQ(effect_text(-2), "−2.00 logits (×0.14)");
   EXPECT_EQ(factor_text(std::log(13.4)), "×13");

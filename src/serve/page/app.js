@@ -68,6 +68,7 @@ async function refreshView(view) {
     drawView(view);
     return;
   }
+  if (!view.rows) drawView(view);  // rather nothing than another image's map
   const controller = new AbortController();
   asking.set(view, controller);
   const slow = setTimeout(() => view.node.classList.add('waiting'), patience);
@@ -234,7 +235,7 @@ function loadPicture(name) {
 
 async function showImage() {
   by('empty').hidden = Boolean(state.image);
-  by('board').hidden = by('words').hidden = !state.image;
+  by('board').hidden = by('words').hidden = by('saving').hidden = !state.image;
   if (!state.image) return;
   const number = ++wanted;
   const slow = setTimeout(() => by('board').classList.add('waiting'), patience);

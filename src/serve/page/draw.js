@@ -6,12 +6,13 @@ export const short = (value, digits = 3) =>
 export const decimals = (value) => minus(value.toFixed(2));
 export const signed = (value) => (value < 0 ? '−' : '+') + Math.abs(value).toFixed(2);
 
-// What adding to a logit does to the weight: as few digits as tell it from ×1.
+// What adding to a logit does to the weight, in two digits that matter: near 1 those behind the point.
 export function factor(logits) {
   const value = Math.exp(logits);
   if (value >= 1e4 || value < 1e-3) return '×' + minus(value.toExponential(0));
   if (value >= 9.95) return '×' + value.toFixed(0);
-  return '×' + (value >= 0.95 ? value.toFixed(1) : Number(value.toPrecision(2)));
+  if (value >= 1.995) return '×' + value.toFixed(1);
+  return '×' + (value >= 0.095 ? value.toFixed(2) : Number(value.toPrecision(2)));
 }
 
 export function element(tag, attributes = {}, ...children) {

@@ -131,7 +131,7 @@ export class MapView {
     this.ticks = element('div', { class: 'ticks', 'aria-hidden': 'true' });
     this.low = element('span');
     this.high = element('span');
-    this.legend = element('div', { class: 'legend' }, this.bar, this.ticks,
+    this.legend = element('div', { class: 'legend', hidden: '' }, this.bar, this.ticks,
       element('div', { class: 'ends' }, this.low, this.high));
     this.node = element('article', { class: 'panel view' }, this.title, this.note, this.patches.box, this.legend);
 
@@ -149,8 +149,9 @@ export class MapView {
     this.picture = picture;
     this.info = info;
     this.patches.grid = info;
-    this.rows = null;
-    this.details = {};
+    this.setRows(null);
+    delete this.node.dataset.patch;
+    delete this.node.dataset.what;
     this.warning.textContent = info.warning || '';
     this.warning.hidden = !info.warning;
     this.showPredictions();
@@ -197,10 +198,10 @@ export class MapView {
       if (state.numbers) {  // as wide on the screen as four digits need
         paintNumbers(canvas, rows, table, 26 * canvas.width / (canvas.clientWidth || canvas.width));
       }
+      this.legend.hidden = false;  // before its width is asked for
       this.drawScale(table);
       this.caption.textContent = rows.caption.join(' ');
       this.caption.classList.remove('refusal');
-      this.legend.hidden = false;
       const curves = curvesOf(rows, chosen);
       this.curves.hidden = !curves;
       this.curves.innerHTML = curves;  // numbers and our own words only

@@ -380,7 +380,7 @@ try {
       await until(async () => await words(1).locator('.warning').isVisible(), 'a warning');
       assert.match(await words(0).locator('.warning').textContent(), /32×32 patches.*trained on 8×8/);
       await page.locator('#what input[value="bias"]').check({ force: true });
-      await until(async () => (await attribute('what')) === 'bias', 'the bias');
+      await until(async () => (await attribute('what')) === 'bias' && (await attribute('what', 1)) === 'bias', 'the bias');
       await shot('laptop-clamped', false);
     } finally {
       shipped.server.kill('SIGTERM');
