@@ -138,8 +138,8 @@ struct Api::Shown {
 /// A model that has looked at an image, and what was shown of it so far.
 struct Api::Looked {
   explain::Inspection inspection;
-  std::optional<std::string> warning;  // that tables clamp
   std::map<std::string, Shown> shown;
+  std::optional<std::string> warning = explain::clamp_warning(inspection);
 
   // What it holds once everything has been shown.
   std::size_t most_bytes() const {
@@ -239,9 +239,7 @@ std::shared_ptr<Api::Looked> Api::look(const Query& query, std::size_t model) {
   const auto looked = std::make_shared<Looked>(
       Looked{explain::Inspection(models_[model].model, picture_named(image).image,
                                  {.shorter_side = size}, limits_.patches),
-             {},
              {}});
-  looked->warning = explain::clamp_warning(looked->inspection);
   looked_.put(key, looked, looked->most_bytes());
   return looked;
 }
@@ -303,7 +301,7 @@ const Api::Shown& Api::show(Looked& looked, What what, const explain::Selection&
     words["logit_factor"] = {factor.low, factor.high};
   }
   Shown shown{explain::range_for(seen.scale_kind(what), extent.least, extent.most),
-              seen.grid().patches() <= kKeptPatches ? values : at::Tensor(),
+              values.size(0) == seen.grid().patches() ? values : at::Tensor(),
               words.dump(-1, ' ', false, Json::error_handler_t::replace)};
   return looked.shown.emplace(key, std::move(shown)).first->second;
 }
