@@ -6,6 +6,8 @@
 #include "sape2/nn/vit.h"
 #include "sape2/train/device.h"
 
+#include <algorithm>
+
 namespace sape2::cli {
 namespace fs = std::filesystem;
 
@@ -27,19 +29,26 @@ std::shared_ptr<nn::ViT> load_model_argument(const std::string& argument,
   return model;
 }
 
-std::string shipped_model() {
-  constexpr const char* kFile = "models/cifar10-sape2-k.safetensors";
+std::vector<std::string> shipped_models() {
   constexpr int kParentsSearched = 5;  // from a program in the build tree to the source tree
   std::error_code error;
   fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path installed = folder.parent_path() / "share" / "sape2" / kFile;
-  if (fs::exists(installed, error)) return installed.native();
+  std::vector<fs::path> places{folder.parent_path() / "share" / "sape2" / "models"};
   for (int i = 0; i < kParentsSearched && folder.has_relative_path(); ++i) {
+    places.push_back(folder / "models");
     folder = folder.parent_path();
-    if (fs::exists(folder / kFile, error)) return (folder / kFile).native();
+  }
+  for (const fs::path& place : places) {
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(place, error)) {
+      if (entry.path().extension() == ".safetensors") files.push_back(entry.path().native());
+    }
+    if (files.empty()) continue;
+    std::ranges::sort(files);
+    return files;
   }
   throw Error(
-      "no model is given, and the one shipped with the program is not beside it; give a "
+      "no model is given, and those shipped with the program are not beside it; give a "
       "model file or the folder of a run");
 }
 

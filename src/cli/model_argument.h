@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace sape2::nn {
 class ViT;
@@ -20,7 +21,8 @@ std::shared_ptr<nn::ViT> load_model_argument(const std::string& argument,
 /// What such a model is called in figures and lists: the file without its ending, or the folder.
 std::string model_name_of(const std::string& argument);
 
-/// The file of the model that comes with the program.
-std::string shipped_model();
+/// The files of the models that come with the program, by name: from the folder `models` of an
+/// installed program, of the folder it lies in, or of the source tree it was built in.
+std::vector<std::string> shipped_models();
 
 }  // namespace sape2::cli

@@ -60,7 +60,7 @@ class ServeCommand : public Command {
 
   void declare(CLI::App& app) override {
     app.add_option("models", models_,
-                   "Model files or folders of runs (default: the model shipped with the program)")
+                   "Model files or folders of runs (default: the models shipped with the program)")
         ->type_name("MODEL…");
     app.add_option("--data", data_,
                    "Data set whose images can be picked, or none (default: cifar10 where it is "
@@ -85,7 +85,7 @@ class ServeCommand : public Command {
     if (!serve::can_serve()) {
       throw Error("this build has no server: install libcpp-httplib-dev and build again");
     }
-    if (models_.empty()) models_ = {shipped_model()};
+    if (models_.empty()) models_ = shipped_models();
     if (models_.size() > kMostModels) {
       throw Error(fmt::format("{} models are given; at most {} are served at once", models_.size(),
                               kMostModels));

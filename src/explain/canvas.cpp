@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
@@ -93,6 +94,20 @@ std::string Canvas::fitted(const std::string& words, double width, double size, 
     if (!shorter.empty() && static_cast<unsigned char>(shorter.back()) >= 0xC0) shorter.pop_back();
   }
   return shorter + "…";
+}
+
+std::vector<std::string> Canvas::wrapped(const std::string& words, double width, double size) {
+  std::vector<std::string> lines;
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) {
+    const std::string longer = lines.empty() ? word : lines.back() + " " + word;
+    if (!lines.empty() && text_width(longer, size) <= width) {
+      lines.back() = longer;
+    } else {
+      lines.push_back(word);
+    }
+  }
+  return lines;
 }
 
 void Canvas::text(double x, double baseline, const std::string& words, const Style& style) {

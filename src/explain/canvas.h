@@ -44,6 +44,9 @@ class Canvas {
   /// The words cut at the end, with an ellipsis, so that they are no wider than `width`.
   std::string fitted(const std::string& words, double width, double size, bool bold = false);
 
+  /// The words in lines no wider than `width`, broken at spaces.
+  std::vector<std::string> wrapped(const std::string& words, double width, double size);
+
   void fill(const Box& box, const Rgb& colour);
   void outline(const Box& box, const Rgb& colour, double thickness, double opacity = 1);
   void line(double x0, double y0, double x1, double y1, const Rgb& colour, double thickness,

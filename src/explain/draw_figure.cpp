@@ -1,5 +1,6 @@
 #include "sape2/components.h"
 #include "sape2/error.h"
+#include "sape2/explain/caption.h"
 #include "sape2/explain/figure.h"
 
 #if SAPE2_HAVE_DRAWING
@@ -16,8 +17,9 @@
 namespace sape2::explain {
 namespace {
 
-constexpr double kSide = 168, kHeader = 34, kRowTitle = 20, kPanelTitle = 26, kRowFoot = 30;
-constexpr double kSheetSide = 92, kSheetText = 14;
+constexpr double kSide = 168, kHeader = 34, kRowTitle = 20, kModelTitle = 20, kPanelTitle = 26;
+constexpr double kScaleFoot = 17, kRowFoot = 30;  // below the panels; before the next line
+constexpr double kSheetSide = 92, kSheetText = 14, kSheetFoot = 10;
 constexpr double kLeastWidth = 420;
 
 std::string header_text(const Figure& figure) {
@@ -46,41 +48,50 @@ Box panel_box(const FigureRow& row, double left, double top, double side) {
                    static_cast<double>(row.image.width));
 }
 
+// One image: a line for each model, with the image at its left and the words below it.
 class RowPainter {
  public:
-  RowPainter(Canvas& canvas, const FigureRow& row, What what, const DrawOptions& options)
-      : canvas_(canvas), row_(row), what_(what), options_(options) {}
+  RowPainter(Canvas& canvas, const FigureRow& row, const DrawOptions& options)
+      : canvas_(canvas), row_(row), options_(options) {}
 
-  static std::pair<double, double> size(const FigureRow& row) {
-    const Box box = panel_box(row, 0, 0, kSide);
-    double width = box.width, height = box.height;
-    for (const ModelPanels& panels : row.models) {
-      if (panels.matrix.defined()) {
-        width += kGap + kSide;
-        height = std::max(height, kSide);
-      }
-      width += static_cast<double>(panels.maps.size()) * (kGap + box.width);
-      width += kGap + kScaleWidth;
+  std::pair<double, double> size() {
+    double width = 0, height = kRowTitle;
+    for (const ModelPanels& panels : row_.models) {
+      width = std::max(width, line_width(panels));
+      height += line_height(panels);
     }
-    return {width, kRowTitle + kPanelTitle + height + kRowFoot};
+    return {width, height};
   }
 
   void draw(double left, double top) {
     canvas_.text(left, top + 10, image_title(row_), {.size = 10.5, .bold = true});
-    top_ = top + kRowTitle + kPanelTitle;
-    Box box = panel_box(row_, left, top_, kSide);
-    const ModelPanels& first = row_.models.front();
-    title(box, "image", fmt::format("{}×{} patches", first.grid.rows, first.grid.cols));
-    draw_image(canvas_, box, row_.image);
-    draw_grid(canvas_, box, first.grid);
-    for (std::size_t i = 0; i < first.patches.size(); ++i) {
-      draw_mark(canvas_, box, first.grid, first.patches[i].patch, mark_colour(i));
+    top_ = top + kRowTitle;
+    for (const ModelPanels& panels : row_.models) {
+      left_ = left;
+      draw_model(panels);
+      top_ += line_height(panels);
     }
-    left_ = box.right() + kGap;
-    for (const ModelPanels& panels : row_.models) draw_model(panels);
   }
 
  private:
+  static double line_width(const ModelPanels& panels, const Box& box) {
+    double width = box.width + static_cast<double>(panels.maps.size()) * (kGap + box.width);
+    if (panels.matrix.defined()) width += kGap + kSide;
+    return width + kGap + kScaleWidth;
+  }
+  double line_width(const ModelPanels& panels) const {
+    return line_width(panels, panel_box(row_, 0, 0, kSide));
+  }
+
+  static double panel_height(const ModelPanels& panels, const Box& box) {
+    return panels.matrix.defined() ? std::max(kSide, box.height) : box.height;
+  }
+
+  double line_height(const ModelPanels& panels) {
+    return kModelTitle + kPanelTitle + panel_height(panels, panel_box(row_, 0, 0, kSide)) +
+           kRowFoot + caption_height(canvas_, line_width(panels), panels);
+  }
+
   void title(const Box& box, const std::string& words, const std::string& note,
              const Rgb& colour = kInk) {
     canvas_.text(box.left, box.top - 15, canvas_.fitted(words, box.width, kTextSize, true),
@@ -90,10 +101,23 @@ class RowPainter {
   }
 
   void draw_model(const ModelPanels& panels) {
-    const double begin = left_;
-    if (panels.matrix.defined()) draw_matrix(panels);
+    const double begin = left_, width = line_width(panels);
+    canvas_.text(begin, top_ + 9,
+                 canvas_.fitted(panels.title + "   sees: " + panels.prediction, width, kTextSize),
+                 {.size = kTextSize, .colour = kFaintInk});
+    const double top = top_ + kModelTitle + kPanelTitle;
+    Box box = panel_box(row_, left_, top, kSide);
+    const double height = panel_height(panels, box);
+    title(box, "image", fmt::format("{}×{} patches", panels.grid.rows, panels.grid.cols));
+    draw_image(canvas_, box, row_.image);
+    draw_grid(canvas_, box, panels.grid);
+    for (std::size_t i = 0; i < panels.patches.size(); ++i) {
+      draw_mark(canvas_, box, panels.grid, panels.patches[i].patch, mark_colour(i));
+    }
+    left_ = box.right() + kGap;
+    if (panels.matrix.defined()) draw_matrix(panels, top);
     for (std::size_t i = 0; i < panels.maps.size(); ++i) {
-      const Box box = panel_box(row_, left_, top_, kSide);
+      box.left = left_;
       const ChosenPatch& chosen = panels.patches[i];
       title(box, fmt::format("from patch {},{}", chosen.patch.y, chosen.patch.x), chosen.role,
             mark_colour(i));
@@ -101,17 +125,13 @@ class RowPainter {
       draw_mark(canvas_, box, panels.grid, chosen.patch, mark_colour(i));
       left_ = box.right() + kGap;
     }
-    const double height = panels.matrix.defined() ? kSide : panel_box(row_, 0, 0, kSide).height;
-    draw_scale(canvas_, left_ - 6, top_, height, panels.kind, options_.palette, panels.range);
-    left_ += kScaleWidth + kGap;
-    const double width = left_ - kGap - begin;
-    canvas_.text(begin, top_ - kPanelTitle - 10,
-                 canvas_.fitted(panels.title + "   sees: " + panels.prediction, width, kTextSize),
-                 {.size = kTextSize, .colour = kFaintInk});
+    draw_scale(canvas_, left_ - 6, top, height, panels.kind, options_.palette, panels.range,
+               panels.logit_factor);
+    draw_caption(canvas_, begin, top + height + kScaleFoot, width, panels);
   }
 
-  void draw_matrix(const ModelPanels& panels) {
-    const Box box{left_, top_, kSide, kSide};
+  void draw_matrix(const ModelPanels& panels, double top) {
+    const Box box{left_, top, kSide, kSide};
     title(box, "all patches", "row: from this patch; column: to that");
     draw_values(canvas_, box, panels.matrix, panels.kind, options_.palette, panels.range);
     // Ticks where the chosen patches' rows lie.
@@ -127,16 +147,16 @@ class RowPainter {
 
   Canvas& canvas_;
   const FigureRow& row_;
-  What what_;
   DrawOptions options_;
   double left_ = 0, top_ = 0;
 };
 
 std::string draw_rows(const Figure& figure, FigureFormat format, const DrawOptions& options) {
   const bool positions = figure.what == What::positions;
+  Canvas ruler(FigureFormat::svg, 1, 1, options.dots_per_inch);  // for the widths of words
   const auto size_of = [&](const FigureRow& row) {
-    if (!positions) return RowPainter::size(row);
-    const auto [width, height] = positions_size(row);
+    if (!positions) return RowPainter(ruler, row, options).size();
+    const auto [width, height] = positions_size(ruler, row);
     return std::pair(width, height + kRowTitle);
   };
   double width = kLeastWidth, height = kMargin + kHeader;
@@ -154,7 +174,7 @@ std::string draw_rows(const Figure& figure, FigureFormat format, const DrawOptio
       canvas.text(kMargin, top + 10, image_title(row), {.size = 10.5, .bold = true});
       draw_positions(canvas, kMargin, top + kRowTitle, row, options);
     } else {
-      RowPainter(canvas, row, figure.what, options).draw(kMargin, top);
+      RowPainter(canvas, row, options).draw(kMargin, top);
     }
     top += size_of(row).second;
   }
@@ -174,7 +194,8 @@ std::string draw_sheet(const Figure& figure, FigureFormat format, const DrawOpti
   const double columns = std::clamp(std::round(std::sqrt(images * 0.8)), 1.0, 6.0);
   const double lines = std::ceil(images / columns);
   const double width = std::max(kLeastWidth, columns * cell_width + kScaleWidth) + 2 * kMargin;
-  const double height = 2 * kMargin + kHeader + lines * cell_height;
+  const ModelPanels& example = figure.rows.front().models.front();
+  const double height = 2 * kMargin + kHeader + lines * cell_height + kSheetFoot;
   Canvas canvas(format, width, height, options.dots_per_inch);
   draw_header(canvas, figure, width);
   for (std::size_t i = 0; i < figure.rows.size(); ++i) {
@@ -195,10 +216,14 @@ std::string draw_sheet(const Figure& figure, FigureFormat format, const DrawOpti
     canvas.text(left, top + box.height + 10, canvas.fitted(image_title(row), cell_width - kGap, 8),
                 {.size = 8});
   }
-  const ModelPanels& first = figure.rows.front().models.front();
   draw_scale(canvas, kMargin + columns * cell_width, kMargin + kHeader,
-             std::min(kSide, lines * cell_height - kSheetText - 10), first.kind, options.palette,
-             first.range);
+             std::min(kSide, lines * cell_height - kSheetText - 10), example.kind, options.palette,
+             example.range, example.logit_factor);
+  canvas.text(kMargin, height - kMargin,
+              canvas.fitted("each map is seen from the marked patch; " +
+                                reading_text(example.kind, example.logit_factor),
+                            width - 2 * kMargin, kTextSize),
+              {.size = kTextSize});
   return std::move(canvas).bytes();
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kCell = 31, kLeastSide = 200, kMostSide = 500;
 constexpr std::int64_t kMostNumbered = 16;  // along a side; more numbers than that cannot be read
-constexpr double kTitleHeight = 26, kFootHeight = 26;
+constexpr double kTitleHeight = 26, kFootHeight = 26, kCaptionRise = 6;
 
 using Numbers = std::vector<std::string>;
 
@@ -77,30 +77,44 @@ Numbers soft_numbers(const SoftPositions& seen, const ops::Grid& grid, std::int6
   return {position_text(seen.x[x].item<double>()), position_text(seen.y[y].item<double>())};
 }
 
-}  // namespace
-
-double numbers_side(const ops::Grid& grid) {
-  if (!numbered(grid)) return kLeastSide;
-  return std::clamp(kCell * static_cast<double>(std::max(grid.rows, grid.cols)), kLeastSide,
-                    kMostSide);
+// The side of all panels of a row, in points.
+double side_of(const FigureRow& row) {
+  double side = 0;
+  for (const ModelPanels& panels : row.models) {
+    const std::int64_t longer = std::max(panels.grid.rows, panels.grid.cols);
+    side = std::max(side, numbered(panels.grid) ? std::clamp(kCell * static_cast<double>(longer),
+                                                             kLeastSide, kMostSide)
+                                                : kLeastSide);
+  }
+  return side;
 }
 
-std::pair<double, double> positions_size(const FigureRow& row) {
+// Of several models a caption has to say whose it is.
+ModelPanels labelled(ModelPanels panels, const FigureRow& row) {
+  if (row.models.size() > 1) panels.captions.insert(panels.captions.begin(), panels.title + ":");
+  return panels;
+}
+
+}  // namespace
+
+std::pair<double, double> positions_size(Canvas& ruler, const FigureRow& row) {
   const ModelPanels& first = row.models.front();
-  double side = 0;
-  for (const ModelPanels& panels : row.models) side = std::max(side, numbers_side(panels.grid));
-  const Box box = image_box(0, 0, side, static_cast<double>(row.image.height),
+  const Box box = image_box(0, 0, side_of(row), static_cast<double>(row.image.height),
                             static_cast<double>(row.image.width));
   const auto lines = static_cast<double>(first.patches.size());
   const auto columns = static_cast<double>(3 + row.models.size());
-  return {columns * (box.width + kGap) - kGap, lines * (kTitleHeight + box.height + kFootHeight)};
+  const double width = columns * (box.width + kGap) - kGap;
+  double words = 0;
+  for (const ModelPanels& panels : row.models) {
+    words += caption_height(ruler, width, labelled(panels, row));
+  }
+  return {width, lines * (kTitleHeight + box.height + kFootHeight) + words};
 }
 
-double draw_positions(Canvas& canvas, double left, double top, const FigureRow& row,
-                      const DrawOptions& options) {
+void draw_positions(Canvas& canvas, double left, double top, const FigureRow& row,
+                    const DrawOptions& options) {
   const ModelPanels& first = row.models.front();
-  double side = 0;
-  for (const ModelPanels& panels : row.models) side = std::max(side, numbers_side(panels.grid));
+  const double side = side_of(row);
   double y = top;
   for (std::size_t i = 0; i < first.patches.size(); ++i) {
     const ChosenPatch& chosen = first.patches[i];
@@ -161,7 +175,10 @@ double draw_positions(Canvas& canvas, double left, double top, const FigureRow& 
     }
     y = box.bottom() + kFootHeight;
   }
-  return y - top;
+  const double width = positions_size(canvas, row).first;
+  for (const ModelPanels& panels : row.models) {
+    y += draw_caption(canvas, left, y - kCaptionRise, width, labelled(panels, row));
+  }
 }
 
 }  // namespace sape2::explain

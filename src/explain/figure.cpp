@@ -1,6 +1,7 @@
 #include "sape2/explain/figure.h"
 
 #include "sape2/error.h"
+#include "sape2/explain/caption.h"
 #include "sape2/explain/patch_choice.h"
 #include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
@@ -44,14 +45,19 @@ void widen(double& least, double& most, const at::Tensor& values) {
   most = std::max(most, known.max().item<double>());
 }
 
-ValueRange range_of(const std::vector<const ModelPanels*>& panels) {
+Extent extent_of(const std::vector<const ModelPanels*>& panels) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  double least = kInfinity, most = -kInfinity;
+  Extent extent{kInfinity, -kInfinity};
   for (const ModelPanels* one : panels) {
     // A few weights of a whole matrix would make all others look like none.
-    if (one->kind != ScaleKind::share) widen(least, most, one->matrix);
-    for (const at::Tensor& map : one->maps) widen(least, most, map);
+    if (one->kind != ScaleKind::share) widen(extent.least, extent.most, one->matrix);
+    for (const at::Tensor& map : one->maps) widen(extent.least, extent.most, map);
   }
+  return extent;
+}
+
+ValueRange range_of(const std::vector<const ModelPanels*>& panels) {
+  const auto [least, most] = extent_of(panels);
   return range_for(panels.front()->kind, least, most);
 }
 
@@ -60,13 +66,28 @@ std::string prediction_text(const Inspection& inspection) {
   return fmt::format("{} {:.0f} %", first.name, 100 * first.probability);
 }
 
+bool is_bias(What what) {
+  return what == What::bias || what == What::bias_x || what == What::bias_y;
+}
+
+// The words to the numbers.
+void describe(ModelPanels& panels, const Inspection& inspection, const FigureOptions& options) {
+  if (is_bias(options.what)) {
+    const LogitFactor factor = inspection.logit_factor(options.selection);
+    if (factor.is_one()) panels.logit_factor = factor.low;
+  }
+  const auto [least, most] = extent_of({&panels});
+  panels.captions = captions(inspection, options.what, options.selection, {least, most});
+  panels.warning = clamp_warning(inspection).value_or("");
+}
+
 ModelPanels panels_of(const Inspection& inspection, const std::string& name,
                       std::vector<ChosenPatch> patches, const FigureOptions& options) {
   inspection.require(options.what);
   inspection.check(options.selection);
   ModelPanels panels;
   const std::string encoding = inspection.model().config().encoding.to_string();
-  panels.title = name.empty() || name == encoding ? encoding : name + " (" + encoding + ")";
+  panels.title = name.empty() || name == encoding ? encoding : encoding + " (" + name + ")";
   panels.prediction = prediction_text(inspection);
   panels.grid = inspection.grid();
   panels.kind = inspection.scale_kind(options.what);
@@ -85,6 +106,7 @@ ModelPanels panels_of(const Inspection& inspection, const std::string& name,
     }
   }
   panels.range = range_of({&panels});
+  describe(panels, inspection, options);
   return panels;
 }
 

@@ -5,6 +5,8 @@
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 
+#include "explain/inspected_layer.h"
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,12 +19,6 @@ namespace {
 
 constexpr std::int64_t kEntriesAtOnce = std::int64_t{1} << 22;
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
-
-ops::PatchList numbers_of(const std::vector<Patch>& patches, const ops::Grid& grid) {
-  ops::PatchList numbers;
-  for (const Patch& patch : patches) numbers.push_back(patch.y * grid.cols + patch.x);
-  return numbers;
-}
 
 // Values along rows (h, R, cols) and columns (h, R, rows) laid out on the grid, (h, R, patches).
 at::Tensor as_crosses(const at::Tensor& x, const at::Tensor& y, const std::vector<Patch>& patches) {
@@ -63,10 +59,11 @@ at::Tensor position_distances(const ops::AttentionRows& rows, const ops::Grid& g
 
 }  // namespace
 
-struct Inspection::Layer {
-  const nn::LayerEncoding* encoding;
-  at::Tensor q, k;  // (1, h, N, d)
-};
+ops::PatchList numbers_of(const std::vector<Patch>& patches, const ops::Grid& grid) {
+  ops::PatchList numbers;
+  for (const Patch& patch : patches) numbers.push_back(patch.y * grid.cols + patch.x);
+  return numbers;
+}
 
 Inspection::Inspection(std::shared_ptr<nn::ViT> model, const data::Image& image,
                        const InputSize& size, std::int64_t most_patches)
@@ -118,11 +115,13 @@ void Inspection::require(What what) const {
   if (offers(what)) return;
   std::vector<std::string_view> names;
   for (const What offered : offered_) names.push_back(to_string(offered));
-  const bool of_bias = what == What::bias || what == What::bias_x || what == What::bias_y;
-  throw Error(fmt::format(
-      "the encoding {} has no {}{}; look at its {}", model_->config().encoding.to_string(),
-      to_string(what), of_bias && !offers(What::bias) ? ": it adds nothing to the attention" : "",
-      fmt::join(names, ", ")));
+  const nn::EncodingSpec& spec = model_->config().encoding;
+  const std::string why = offers(What::bias)
+                              ? ""
+                              : fmt::format(" ({}): it adds nothing to the logits",
+                                            nn::encoding_definition(spec.name()).summary);
+  throw Error(fmt::format("the encoding {} has no {}{}; look at its {}", spec.to_string(),
+                          to_string(what), why, fmt::join(names, ", ")));
 }
 
 ScaleKind Inspection::scale_kind(What what) const {

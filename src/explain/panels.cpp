@@ -1,7 +1,12 @@
 #include "explain/panels.h"
 
+#include "sape2/explain/caption.h"
+
+#include "explain/ticks.h"
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +17,18 @@ namespace {
 
 constexpr double kBarWidth = 11;
 constexpr int kBarSteps = 128;
+constexpr double kTallScale = 120;  // points; room for more numbers
+constexpr double kCaptionLine = 13, kCaptionGap = 8;
+constexpr Rgb kWarningInk{0.66, 0.25, 0.02};
+
+// All sentences in one paragraph, the warning in one of its own.
+std::vector<std::string> paragraphs_of(const ModelPanels& panels) {
+  std::vector<std::string> paragraphs;
+  if (!panels.captions.empty())
+    paragraphs.push_back(fmt::format("{}", fmt::join(panels.captions, " ")));
+  if (!panels.warning.empty()) paragraphs.push_back(panels.warning);
+  return paragraphs;
+}
 
 }  // namespace
 
@@ -105,30 +122,58 @@ std::pair<std::string, std::string> ends_of(ScaleKind kind) {
   return {};
 }
 
-std::string number_text(double value, int digits) {
-  const double shown = std::abs(value) < 1e-12 ? 0 : value;
-  return fmt::format("{}{:.{}g}", shown < 0 ? "−" : "", std::abs(shown), digits);
-}
-
 void draw_scale(Canvas& canvas, double left, double top, double height, ScaleKind kind,
-                Palette palette, const ValueRange& range) {
+                Palette palette, const ValueRange& range,
+                const std::optional<double>& logit_factor) {
   const auto table = colour_table(kind, palette, kBarSteps);
   Raster raster{kBarSteps, 1, {table.rbegin(), table.rend()}};
   const Box bar{left, top, kBarWidth, height};
   canvas.raster(bar, raster);
   canvas.outline(bar, kFaintInk, 0.5);
-  const auto [upper, lower] = ends_of(kind);
-  constexpr int kTicks = 4;
-  for (int i = 0; i <= kTicks; ++i) {
-    const double share = static_cast<double>(i) / kTicks;
-    const double y = bar.bottom() - share * height;
+  const bool percent = kind == ScaleKind::share;
+  const double unit = percent ? 100 : 1;
+  const auto ticks = round_ticks(range.low * unit, range.high * unit, height > kTallScale ? 6 : 4);
+  const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
+  double widest = 0;
+  for (const double tick : ticks) {
+    const double y = bar.bottom() - range.place_of(tick / unit) * height;
     canvas.line(bar.right(), y, bar.right() + 3, y, kInk, 0.6);
-    const double baseline = y + 2.8;
-    canvas.text(bar.right() + 5, baseline, number_text(std::lerp(range.low, range.high, share), 2),
-                {.size = 8});
+    const std::string words = tick_text(tick, step) + (percent ? " %" : "");
+    canvas.text(bar.right() + 5, y + 2.8, words, {.size = 8});
+    widest = std::max(widest, canvas.text_width(words, 8));
   }
-  canvas.text(left, top - 4, upper, {.size = 8, .colour = kFaintInk});
-  canvas.text(left, bar.bottom() + 10, lower, {.size = 8, .colour = kFaintInk});
+  const auto [upper, lower] = ends_of(kind);
+  canvas.text(left, top - 5, upper, {.size = 8, .colour = kFaintInk});
+  canvas.text(left, bar.bottom() + 11, lower, {.size = 8, .colour = kFaintInk});
+  if (!logit_factor || (kind != ScaleKind::distance && kind != ScaleKind::balanced)) return;
+  const double column = bar.right() + 5 + widest + 8;
+  for (const double tick : ticks) {
+    const double y = bar.bottom() - range.place_of(tick) * height;
+    canvas.text(column, y + 2.8, factor_text(*logit_factor * tick),
+                {.size = 8, .colour = kFaintInk});
+  }
+  canvas.text(column, top - 5, "weight", {.size = 8, .colour = kFaintInk});
+}
+
+double caption_height(Canvas& canvas, double width, const ModelPanels& panels) {
+  double lines = 0;
+  for (const std::string& words : paragraphs_of(panels)) {
+    lines += static_cast<double>(canvas.wrapped(words, width, kTextSize).size());
+  }
+  return lines > 0 ? lines * kCaptionLine + kCaptionGap : 0;
+}
+
+double draw_caption(Canvas& canvas, double left, double top, double width,
+                    const ModelPanels& panels) {
+  double y = top;
+  for (const std::string& words : paragraphs_of(panels)) {
+    const Rgb colour = words == panels.warning ? kWarningInk : kInk;
+    for (const std::string& line : canvas.wrapped(words, width, kTextSize)) {
+      y += kCaptionLine;
+      canvas.text(left, y - 3, line, {.size = kTextSize, .colour = colour});
+    }
+  }
+  return caption_height(canvas, width, panels);
 }
 
 }  // namespace sape2::explain

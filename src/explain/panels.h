@@ -4,13 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 
 /// The parts that figures are put together from.
 namespace sape2::explain {
 
 inline constexpr double kTextSize = 9, kTitleSize = 12, kMargin = 20, kGap = 18;
-inline constexpr double kScaleWidth = 58;  ///< of a colour scale with its numbers
+inline constexpr double kScaleWidth = 84;  ///< of a colour scale with its numbers
 
 /// The largest box of an image's proportions in a square of `side`, its top left corner given.
 Box image_box(double left, double top, double side, double height, double width);
@@ -34,14 +35,19 @@ void draw_mark(Canvas& canvas, const Box& image, const ops::Grid& grid, const Pa
 void draw_values(Canvas& canvas, const Box& box, const at::Tensor& values, ScaleKind kind,
                  Palette palette, const ValueRange& range);
 
-/// A vertical scale with numbers, `kScaleWidth` wide, and what its ends mean.
+/// A vertical scale with round numbers, `kScaleWidth` wide, and what its ends mean. With a factor
+/// that takes values into the logits, beside each number what it does to the weight, as in ×3.2.
 void draw_scale(Canvas& canvas, double left, double top, double height, ScaleKind kind,
-                Palette palette, const ValueRange& range);
+                Palette palette, const ValueRange& range,
+                const std::optional<double>& logit_factor = std::nullopt);
+
+/// Sentences in lines no wider than `width`, the warning last and in a colour of its own. Returns
+/// the height they take.
+double draw_caption(Canvas& canvas, double left, double top, double width,
+                    const ModelPanels& panels);
+double caption_height(Canvas& canvas, double width, const ModelPanels& panels);
 
 /// "far" and "near" and their like: the upper and the lower end.
 std::pair<std::string, std::string> ends_of(ScaleKind kind);
-
-/// A number of few digits with a proper minus.
-std::string number_text(double value, int digits = 3);
 
 }  // namespace sape2::explain

@@ -46,8 +46,18 @@ void look_along(AxisRows& axis, const at::Tensor& q_lines, const at::Tensor& k_l
   const auto gates = reference::gates(q_lines.index_select(2, lines),
                                       k_lines.index_select(2, lines), scale, offset);
   const auto positions = reference::positions(gates, a.span, a.ex.size(-2));
+  // No sum of n gates reaches the end of this one.
+  const auto unclamped = reference::positions(gates, a.span, 2 * gates.size(-1) + 3);
   axis.gates = rows_of_lines(gates, which, place);
   axis.positions = rows_of_lines(positions, which, place);
+  axis.clamped = rows_of_lines(positions.ne(unclamped), which, place);
+}
+
+/// What the bias is multiplied by on its way into the logits, (h).
+at::Tensor logit_factor(const at::Tensor& q, const BiasOptions& options) {
+  const double inside = options.bias_inside ? scale_or_default(options.scale, q) : 1;
+  const auto factor = at::full({q.size(1)}, inside, at::kDouble);
+  return options.gain.defined() ? factor * options.gain.to(at::kCPU, at::kDouble) : factor;
 }
 
 /// Bias and attention that axis vectors make.
@@ -61,6 +71,7 @@ void add_biased(AttentionRows& rows, const at::Tensor& q, const at::Tensor& k, c
   rows.y.bias = along_y;
   rows.bias = along_x + along_y;
   rows.is_distance = form == Form::distance;
+  rows.logit_factor = logit_factor(q, options);
   const auto chosen = reference::widened(q).index_select(2, index + grid.prefix);
   const auto logits = reference::logits(
       chosen, reference::widened(k), at::constant_pad_nd(rows.bias, {grid.prefix, 0}),
@@ -133,10 +144,13 @@ AttentionRows cope_attention_rows(const at::Tensor& q, const at::Tensor& k, cons
   const auto steps =
       reference::cope_steps(reference::widened(q).index_select(2, index + grid.prefix),
                             reference::widened(k), reference::widened(e), factor);
+  const auto sums = steps.gates.flip({-1}).cumsum(-1).flip({-1});
   return {.attention = steps.logits.softmax(-1),
           .bias = patches_of(steps.bias, grid),
+          .logit_factor = at::ones({q.size(1)}, at::kDouble),
           .gates = steps.gates,
-          .positions = steps.positions};
+          .positions = steps.positions,
+          .clamped = steps.positions.ne(sums)};
 }
 
 }  // namespace sape2::ops

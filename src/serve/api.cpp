@@ -1,5 +1,6 @@
 #include "serve/api.h"
 
+#include "sape2/explain/caption.h"
 #include "sape2/explain/patch_choice.h"
 #include "sape2/in_quotes.h"
 #include "sape2/nn/vit.h"
@@ -28,9 +29,8 @@ constexpr const char* kJsonType = "application/json";
 constexpr std::int64_t kLargestKeptSide = 1024;
 constexpr std::int64_t kLargestSize = 4096;
 constexpr int kScaleSteps = 33;
-constexpr std::int64_t kKeptPatches = 64;     // grids of no more keep all their rows
-constexpr std::int64_t kSampledPatches = 24;  // of larger ones
-constexpr double kQuickWork = 2e9;            // multiplications: a tenth of a second on one thread
+constexpr std::int64_t kKeptPatches = 64;  // grids of no more keep all their rows
+constexpr double kQuickWork = 2e9;         // multiplications: a tenth of a second on one thread
 constexpr std::int64_t kMostMatrixPatches = 1024;  // a figure of more has no N×N panel
 constexpr std::size_t kTop = 5;
 constexpr std::string_view kDataPrefix = "data:";
@@ -131,7 +131,8 @@ Json scales_json() {
 /// One quantity of one layer and head: its range for colours and, of a small grid, all its rows.
 struct Api::Shown {
   explain::ValueRange range;
-  at::Tensor rows;  // (patches, patches), or undefined
+  at::Tensor rows;    // (patches, patches), or undefined
+  std::string words;  // JSON: what the map shows, and what its values add to the logits
 };
 
 /// A model that has looked at an image, and what was shown of it so far.
@@ -139,6 +140,7 @@ struct Api::Looked {
   explicit Looked(explain::Inspection seen) : inspection(std::move(seen)) {}
 
   const explain::Inspection inspection;
+  const std::optional<std::string> warning = explain::clamp_warning(inspection);
   std::mutex mutex;                    // of `shown`
   std::map<std::string, Shown> shown;  // only grows
 
@@ -281,6 +283,7 @@ Answer Api::inspect(const Query& query) {
         {{"class", one.name}, {"index", one.index}, {"probability", one.probability}});
   }
   const explain::ChosenPatches patches = explain::choose_patches(seen);
+  const nn::ViTConfig& vit = seen.model().config().vit;
   const explain::Picture picture = picture_named(required(query, "image"));
   return json_answer({{"name", picture.name},
                       {"label", picture.label},
@@ -290,6 +293,8 @@ Answer Api::inspect(const Query& query) {
                       {"width", seen.image().width},
                       {"layers", seen.layers()},
                       {"heads", seen.heads()},
+                      {"trained", {vit.rows(), vit.cols()}},
+                      {"warning", looked->warning ? Json(*looked->warning) : Json()},
                       {"offers", std::move(offers)},
                       {"predictions", std::move(predictions)},
                       {"subject", patch_json(patches.subject)},
@@ -306,21 +311,21 @@ const Api::Shown& Api::show(Looked& looked, What what, const explain::Selection&
     const auto known = looked.shown.find(key);
     if (known != looked.shown.end()) return known->second;
   }
-  const ops::Grid& grid = looked.inspection.grid();
-  const bool keep = grid.patches() <= kKeptPatches;
-  const std::int64_t count = keep ? grid.patches() : kSampledPatches;
-  std::vector<explain::Patch> sample;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t number = i * grid.patches() / count;
-    sample.push_back({number / grid.cols, number % grid.cols});
-  }
-  const at::Tensor values = looked.inspection.rows(what, selection, sample);
+  const explain::Inspection& seen = looked.inspection;
+  const at::Tensor values = seen.rows(what, selection, explain::spread_patches(seen.grid()));
   const at::Tensor finite = values.masked_select(values.isfinite());
   const bool any = finite.numel() > 0;
-  Shown shown{
-      explain::range_for(looked.inspection.scale_kind(what), any ? finite.min().item<double>() : 0,
-                         any ? finite.max().item<double>() : 0),
-      keep ? values : at::Tensor()};
+  const explain::Extent extent{any ? finite.min().item<double>() : 0,
+                               any ? finite.max().item<double>() : 0};
+  Json words{{"caption", explain::captions(seen, what, selection, extent)},
+             {"logit_factor", nullptr}};
+  if (what == What::bias || what == What::bias_x || what == What::bias_y) {
+    const explain::LogitFactor factor = seen.logit_factor(selection);
+    words["logit_factor"] = {factor.low, factor.high};
+  }
+  Shown shown{explain::range_for(seen.scale_kind(what), extent.least, extent.most),
+              values.size(0) == seen.grid().patches() ? values : at::Tensor(),
+              words.dump(-1, ' ', false, Json::error_handler_t::replace)};
   const std::lock_guard lock(looked.mutex);
   return looked.shown.emplace(key, std::move(shown)).first->second;
 }
@@ -350,7 +355,8 @@ Answer Api::rows(const Query& query) {
     add("along_y", positions.y);
     add("raster", positions.raster);
   }
-  return {kJsonType, body + "}"};
+  // The words are an object of their own; its members join this one's.
+  return {kJsonType, body + "," + shown.words.substr(1)};
 }
 
 Answer Api::figure(const Query& query) {

@@ -2,7 +2,11 @@
 
 #include "sape2/components.h"
 #include "sape2/error.h"
+#include "sape2/explain/caption.h"
 
+#if SAPE2_HAVE_DRAWING
+#include "explain/canvas.h"
+#endif
 #include "explain/hand_made.h"
 #include "io/error_text.h"
 #include "io/raw_file.h"
@@ -65,6 +69,51 @@ TEST(Figure, ABiasOfBothSignsHasABalancedScale) {
   EXPECT_EQ(panels.kind, ScaleKind::balanced);
   EXPECT_EQ(panels.range.low, -panels.range.high);
   EXPECT_EQ(panels.range.high, figure.rows[0].models[0].range.high);
+}
+
+TEST(Figure, HasACaptionForEachModel) {
+  const Figure figure = figure_of({.patches = {{0, 0}}}, {"sape2-k", "sape2-rel-k"});
+  const auto& models = figure.rows[0].models;
+  expect_contains(models[0].captions[0], "Far patches gain attention");
+  // The words speak of the numbers that are drawn.
+  const double most =
+      std::max(models[0].matrix.max().item<double>(), models[0].maps[0].max().item<double>());
+  expect_contains(models[0].captions[0], effect_text(most / std::sqrt(8)));
+  EXPECT_NEAR(*models[0].logit_factor, 1 / std::sqrt(8), 1e-6);
+  expect_contains(models[1].captions[0], "Orange patches gain attention");
+  EXPECT_EQ(models[0].warning, "");
+  EXPECT_TRUE(models[0].title.starts_with("sape2-k"));
+}
+
+// Captions have to be read whole: no line is wider than the figure, and no word is lost.
+TEST(Figure, CaptionsAreBrokenIntoLines) {
+  if (!SAPE2_HAVE_DRAWING) GTEST_SKIP() << "this build cannot draw";
+#if SAPE2_HAVE_DRAWING
+  Canvas canvas(FigureFormat::svg, 10, 10, 72);
+  const std::string words =
+      figure_of({.patches = {{0, 0}}}, {"sape2-k"}).rows[0].models[0].captions[0];
+  std::string joined;
+  for (const std::string& line : canvas.wrapped(words, 120, 9)) {
+    EXPECT_LE(canvas.text_width(line, 9), 120) << line;
+    joined += (joined.empty() ? "" : " ") + line;
+  }
+  EXPECT_EQ(joined, words);
+#endif
+}
+
+// Models stand below one another: a figure of two is taller, not wider, than one of one.
+TEST(Figure, ComparesModelsInLines) {
+  if (!SAPE2_HAVE_DRAWING || !SAPE2_HAVE_IMAGES) GTEST_SKIP() << "this build cannot draw";
+  const auto size_of = [](const Figure& figure) {
+    const std::string png = render_figure(figure, FigureFormat::png, {.dots_per_inch = 72});
+    const data::Image drawn = data::decode_image(
+        std::span(reinterpret_cast<const std::uint8_t*>(png.data()), png.size()), "figure");
+    return std::pair(drawn.width, drawn.height);
+  };
+  const auto one = size_of(figure_of({}, {"sape2-k"}));
+  const auto two = size_of(figure_of({}, {"sape2-k", "sape2-rel-k"}));
+  EXPECT_EQ(two.first, one.first);
+  EXPECT_GT(two.second, one.second * 3 / 2);
 }
 
 TEST(Figure, IsDrawnInEveryFormat) {

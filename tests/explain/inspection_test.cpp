@@ -117,7 +117,7 @@ TEST(Inspection, EveryEncodingAnswers) {
       expect_contains(error_text([&] {
                         seen.rows(What::bias, {}, {{0, 0}});
                       }),
-                      "adds nothing to the attention; look at its attention");
+                      "adds nothing to the logits; look at its attention");
     }
   }
 }

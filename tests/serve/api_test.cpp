@@ -16,7 +16,8 @@ TEST(Server, GivesThePageWithItsFiles) {
   EXPECT_EQ(page.status, 200);
   EXPECT_NE(page.head.find("text/html"), std::string::npos);
   EXPECT_NE(page.head.find("Content-Security-Policy: default-src 'self'"), std::string::npos);
-  for (const char* file : {"/app.js", "/view.js", "/state.js", "/style.css", "/icon.svg"}) {
+  for (const char* file : {"/app.js", "/view.js", "/draw.js", "/header.js", "/pictures.js",
+                           "/state.js", "/style.css", "/icon.svg"}) {
     EXPECT_EQ(get(served.port(), file).status, 200) << file;
   }
   EXPECT_EQ(page.body.find("http://"), std::string::npos) << "the page must work offline";
@@ -64,6 +65,31 @@ TEST(Server, GatesPositionsAndWhatAnEncodingLacks) {
   const Reply none = get(served.port(), "/api/rows?model=1&image=data:0&what=bias&y=0&x=0");
   EXPECT_EQ(none.status, 400);
   EXPECT_NE(none.error().find("look at its attention"), std::string::npos);
+}
+
+TEST(Server, SaysWhatAMapDoesToTheAttention) {
+  const Served served;
+  const auto bias = get(served.port(), "/api/rows?model=0&image=data:0&what=bias&y=0&x=0").json();
+  EXPECT_NE(bias["caption"][0].get<std::string>().find("Far patches gain attention"),
+            std::string::npos);
+  ASSERT_EQ(bias["logit_factor"].size(), 2U);
+  EXPECT_NEAR(bias["logit_factor"][0].get<double>(), 0.25, 1e-6);  // 1/√16
+  EXPECT_EQ(bias["logit_factor"][0], bias["logit_factor"][1]);
+  const auto attention =
+      get(served.port(), "/api/rows?model=1&image=data:0&what=attention&y=0&x=0").json();
+  EXPECT_TRUE(attention["logit_factor"].is_null());
+  EXPECT_NE(attention["caption"][1].get<std::string>().find("rope2d"), std::string::npos);
+}
+
+TEST(Server, WarnsWhereTablesClamp) {
+  const Served served;
+  const auto trained = get(served.port(), "/api/inspect?model=0&image=data:0").json();
+  EXPECT_TRUE(trained["warning"].is_null());
+  EXPECT_EQ(trained["trained"], (nlohmann::json{8, 8}));
+  const auto larger = get(served.port(), "/api/inspect?model=0&image=data:0&size=128").json();
+  EXPECT_NE(larger["warning"].get<std::string>().find("32×32 patches"), std::string::npos);
+  const auto rotary = get(served.port(), "/api/inspect?model=1&image=data:0&size=128").json();
+  EXPECT_TRUE(rotary["warning"].is_null());
 }
 
 TEST(Server, TakesAnImageAndLooksAtIt) {

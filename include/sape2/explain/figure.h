@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,7 @@ struct ChosenPatch {
 
 /// What one model makes of one image.
 struct ModelPanels {
-  std::string title;       ///< the model's name and encoding
+  std::string title;       ///< the model's encoding and name
   std::string prediction;  ///< "cat 62 %"
   ops::Grid grid;
   ScaleKind kind = ScaleKind::distance;
@@ -33,6 +34,9 @@ struct ModelPanels {
   std::vector<ChosenPatch> patches;      ///< on this model's grid
   std::vector<at::Tensor> maps;          ///< [rows, cols] for each of them
   std::vector<SoftPositions> positions;  ///< for each of them, for `positions` only
+  std::optional<double> logit_factor;  ///< of a bias: takes it into the logits, if one number does
+  std::vector<std::string> captions;   ///< what the panels show (caption.h)
+  std::string warning;                 ///< that tables clamp, or nothing
 };
 
 /// One image, through one model or two.

@@ -29,6 +29,30 @@ struct SoftPositions {
   at::Tensor raster;  ///< [rows·cols]
 };
 
+/// What one unit of a bias adds to the logits; it may differ between layers and heads.
+struct LogitFactor {
+  double low = 1;
+  double high = 1;
+
+  bool is_one() const { return low == high; }
+};
+
+/// Gates and soft positions of a selection, measured over patches spread over the image. A bend is
+/// the largest distance of positions from the straight line that fits them best, in patches: 0 for
+/// plain offsets, whatever the image.
+struct GateSummary {
+  double mean = 0;       ///< of the gates
+  double deviation = 0;  ///< of the gates, standard deviation
+  double spacing = 0;    ///< of the positions, per patch
+  double bend = 0;       ///< of the positions as shown: means where the selection is a mean
+  Selection most_bent;   ///< the one layer and head of the selection that bends most …
+  double most_bend = 0;  ///< … and by how much
+};
+
+/// All patches of a small grid, or some spread over a large one: what ranges and captions are
+/// measured from.
+std::vector<Patch> spread_patches(const ops::Grid& grid);
+
 /// A model that has looked at one image: q and k of every layer are kept, and rows of bias, gates,
 /// positions and attention are computed from them on demand, by the code that trains. Values are
 /// float32 (float64 for a model of float64), on the CPU. Long work has interruption points
@@ -71,6 +95,14 @@ class Inspection {
   /// All patches against all, `[n, n]`; where there are more than `most` patches, means over square
   /// blocks of them. Works through the rows in pieces.
   at::Tensor matrix(What what, const Selection& selection, std::int64_t most) const;
+
+  /// What one unit of the bias adds to the logits: the gain, divided by √d where the bias stands
+  /// inside.
+  LogitFactor logit_factor(const Selection& selection) const;
+  /// Of an encoding that has gates.
+  GateSummary gate_summary(const Selection& selection) const;
+  /// Which share of all soft positions lies beyond the end of the model's tables, 0 … 1.
+  double clamped_share() const;
 
   /// Memory that this holds, roughly.
   std::size_t bytes() const;

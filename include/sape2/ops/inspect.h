@@ -15,6 +15,7 @@ namespace sape2::ops {
 struct AxisRows {
   at::Tensor gates;      ///< [B, h, R, n]: the gates of each one's own row or column
   at::Tensor positions;  ///< [B, h, R, n]: the soft positions they add up to, clamped
+  at::Tensor clamped;    ///< [B, h, R, n], bool: which of them lay beyond the end of the table
   at::Tensor bias;       ///< [B, h, R, rows·cols]: this axis's part of the bias
 };
 
@@ -22,9 +23,11 @@ struct AxisRows {
 struct AttentionRows {
   at::Tensor attention;      ///< [B, h, R, N]: weights of all tokens, a row sums to one
   at::Tensor bias;           ///< [B, h, R, rows·cols]: to every patch, before gain and scale
+  at::Tensor logit_factor;   ///< [h]: gain and scale; the bias times this is added to the logits
   AxisRows x, y;             ///< its two parts, and what they come from
   at::Tensor gates;          ///< [B, h, R, N]: CoPE's, over the raster order of all tokens
   at::Tensor positions;      ///< [B, h, R, N]: … and their sums
+  at::Tensor clamped;        ///< [B, h, R, N], bool: sums that lay beyond the end of the table
   bool is_distance = false;  ///< the bias is a distance: 0 or more, and 0 to the patch itself
 };
 

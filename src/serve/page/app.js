@@ -1,17 +1,21 @@
-import { View } from './view.js';
+import { ImageView, MapView, titles, valueText } from './view.js';
+import { makeIntro, makeLink, makeTheme } from './header.js';
+import { makePictures } from './pictures.js';
 import { ask, readState, requestQuery, viewQuery, writeState } from './state.js';
 
 const by = (id) => document.getElementById(id);
-const titles = {
-  bias: 'Bias', 'bias-x': 'x part', 'bias-y': 'y part', gates: 'Gates', positions: 'Positions', attention: 'Attention',
-};
-const rowsKept = 4000;  // answers of /api/rows
+const rowsKept = 4000;     // answers of /api/rows
+const patience = 150;      // ms before the page says that it waits
+const detailsDelay = 60;   // ms of rest before a reading asks for more
 
 const state = readState();
 let setup = null;
-let views = [];
-let held = state.y >= 0;
+let image = null;      // the image's view
+let views = [];        // one map for each model
+let preview = null;    // the patch under the pointer, until it leaves
+let read = null;       // the patch whose values are read, on the first model's grid
 let wanted = 0;        // number of the newest request for an image
+let detailsTimer = 0;
 const known = new Map();
 
 function complain(error) {
@@ -23,103 +27,186 @@ function settle() {
   by('message').hidden = true;
 }
 
-const patch = () => (state.y >= 0 ? { y: state.y, x: state.x } : null);
+const chosen = () => preview || (state.y >= 0 ? { y: state.y, x: state.x } : null);
+
+// The patch of another grid that lies at the same place of the image.
+function moved(patch, from, to) {
+  const place = (at, n, m) => Math.min(m - 1, Math.floor((2 * at + 1) * m / (2 * n)));
+  return patch && { y: place(patch.y, from.rows, to.rows), x: place(patch.x, from.cols, to.cols) };
+}
+const onGridOf = (view, patch) => moved(patch, views[0].info, view.info);
 
 // ---- asking for rows
 
 const asking = new Map();  // view → what ends its request
 
-async function fetchRows(view, from) {
-  const path = '/api/rows?' + viewQuery(state, view.model.index, from);
+async function fetchRows(view, what, from, options) {
+  const path = '/api/rows?' + viewQuery({ ...state, what }, view.model.index, from);
   if (known.has(path)) return known.get(path);
-  const controller = new AbortController();
-  asking.get(view)?.abort();
-  asking.set(view, controller);
-  const rows = await ask(path, { signal: controller.signal });
+  const rows = await ask(path, options);
   known.set(path, rows);
   if (known.size > rowsKept) known.delete(known.keys().next().value);
   return rows;
 }
 
-function onThisGrid(view, from) {
-  const first = views[0].info, here = view.info;
-  const place = (at, n, m) => Math.min(m - 1, Math.floor((2 * at + 1) * m / (2 * n)));
-  return { y: place(from.y, first.rows, here.rows), x: place(from.x, first.cols, here.cols) };
+function drawView(view) {
+  view.draw(state, setup.scales, { chosen: onGridOf(view, chosen()), read: onGridOf(view, read) });
+}
+
+function drawImage() {
+  image.draw(state, setup.scales, { chosen: chosen(), read, preview: preview !== null, rows: views[0].rows });
 }
 
 async function refreshView(view) {
-  const from = patch();
+  const from = chosen();
   if (!view.info || !from) return;
   const offer = view.info.offers[state.what];
-  const here = onThisGrid(view, from);
+  const here = onGridOf(view, from);
+  asking.get(view)?.abort();
   if (offer !== true) {
-    view.say(offer[0].toUpperCase() + offer.slice(1) + '.');
-    view.curves.hidden = true;
-    view.draw(state, setup.scales, here, held);
+    view.refuse(offer[0].toUpperCase() + offer.slice(1) + '.');
+    drawView(view);
     return;
   }
-  view.say('');
-  view.draw(state, setup.scales, here, held);  // the frame follows at once, the map when it is there
+  if (!view.rows) drawView(view);  // rather nothing than another image's map
+  const controller = new AbortController();
+  asking.set(view, controller);
+  const slow = setTimeout(() => view.node.classList.add('waiting'), patience);
   try {
     const began = performance.now();
-    view.rows = await fetchRows(view, here);
-    view.node.dataset.milliseconds = (performance.now() - began).toFixed(1);
-    view.node.dataset.patch = `${here.y},${here.x}`;
-    view.node.dataset.what = state.what;
-    view.node.dataset.layer = state.layer;
-    view.node.dataset.head = state.head;
-    view.draw(state, setup.scales, here, held);
-    view.drawCurves(here);
+    const rows = await fetchRows(view, state.what, here, { signal: controller.signal });
+    if (controller.signal.aborted) return;
+    view.setRows(rows);
+    drawView(view);
+    if (view === views[0]) drawImage();
+    Object.assign(view.node.dataset, {
+      milliseconds: (performance.now() - began).toFixed(1), patch: `${here.y},${here.x}`, what: state.what,
+      layer: state.layer, head: state.head,
+    });
     tell();
+    askForDetails();
   } catch (error) {
     if (error.name !== 'AbortError') complain(error);
+  } finally {
+    clearTimeout(slow);
   }
+}
+
+// What else is known of the pair of patches that is read: bias, attention and positions.
+function askForDetails() {
+  clearTimeout(detailsTimer);
+  if (read) detailsTimer = setTimeout(() => views.forEach(addDetails), detailsDelay);
+}
+
+async function addDetails(view) {
+  const rows = view.rows;
+  if (!rows) return;
+  const from = { y: rows.y, x: rows.x };
+  for (const what of ['attention', 'bias', 'positions']) {
+    if (what === state.what || view.info.offers[what] !== true || view.details[what]) continue;
+    try {
+      const more = await fetchRows(view, what, from);
+      if (view.rows !== rows) return;  // another patch by now
+      view.details[what] = more;
+    } catch (error) {
+      complain(error);
+      return;
+    }
+  }
+  drawView(view);
+  tell();
 }
 
 function refresh() {
   for (const view of views) refreshView(view);
+  drawImage();
   writeState(state);
-  by('layer-text').value = state.layer ? `${state.layer} of ${by('layer').max}` : 'mean';
-  by('head-text').value = state.head ? `${state.head} of ${by('head').max}` : 'mean';
-  by('opacity-text').value = `${state.opacity} %`;
+  by('layer-text').value = state.layer ? `${state.layer} of ${by('layer').max}` : 'mean of all';
+  by('head-text').value = state.head ? `${state.head} of ${by('head').max}` : 'mean of all';
+  const from = state.y >= 0 ? { y: state.y, x: state.x } : null;
   for (const link of by('downloads').children) {
     const format = link.dataset.format;
     const more = { format, colours: state.safe ? 'cividis' : 'green' };
     if (state.model2 >= 0) more.model2 = state.model2;
-    link.href = '/api/figure?' + (patch() ? viewQuery(state, state.model, patch(), more)
+    link.href = '/api/figure?' + (from ? viewQuery(state, state.model, from, more)
       : requestQuery(state, state.model, { what: state.what, ...more }));
     link.download = `sape2-${state.what}.${format}`;
   }
 }
 
+// For those who hear the page.
 function tell() {
-  const from = patch(), view = views[0];
+  const from = chosen(), view = views[0];
   if (!from || !view.rows) return;
+  const what = `${titles[state.what]} from patch ${from.y},${from.x}`;
   const values = view.rows.values.filter((value) => value !== null);
-  const nearest = `from patch ${from.y},${from.x}: ${values.length} values from ` +
-    `${Math.min(...values).toPrecision(3)} to ${Math.max(...values).toPrecision(3)}`;
-  by('status').textContent = `${titles[state.what]} ${nearest}${held ? ' (held)' : ''}`;
+  by('status').textContent = read
+    ? `${what} to ${read.y},${read.x}: ${valueText(view.rows, view.at(view.rows, onGridOf(view, read)))} ` +
+      view.effectText(view.rows, view.at(view.rows, onGridOf(view, read)))
+    : `${what}: ${values.length} values from ${valueText(view.rows, Math.min(...values))} to ` +
+      valueText(view.rows, Math.max(...values));
 }
 
 // ---- pointing
 
-function onPatch(view, place, tapped) {
-  if (!place) return;
-  const first = views[0].info, here = view.info;
-  const back = (at, n, m) => Math.min(m - 1, Math.floor((2 * at + 1) * m / (2 * n)));
-  const next = { y: back(place.y, here.rows, first.rows), x: back(place.x, here.cols, first.cols) };
-  if (tapped) held = !(held && next.y === state.y && next.x === state.x);
-  if (held && !tapped) return;
-  if (!tapped && next.y === state.y && next.x === state.x) return;
-  state.y = next.y;
-  state.x = next.x;
-  refresh();
+const same = (a, b) => a && b && a.y === b.y && a.x === b.x;
+
+const imageHandlers = {
+  point(place) {
+    if (same(place, chosen())) return;
+    preview = place;
+    refresh();
+  },
+  press(place) {
+    preview = null;
+    state.y = place.y;
+    state.x = place.x;
+    refresh();
+  },
+  leave() {
+    if (!preview) return;
+    preview = null;
+    refresh();
+  },
+  key(event) {
+    const next = movedByKey(event, chosen() || { y: 0, x: 0 });
+    if (!next) return;
+    imageHandlers.press(next);
+  },
+};
+
+function setRead(view, place) {
+  const next = moved(place, view.info, views[0].info);
+  if (same(next, read)) return;
+  read = next;
+  views.forEach(drawView);
+  drawImage();
+  tell();
+  askForDetails();
 }
 
-function onKey(view, event) {
+const mapHandlers = {
+  read: (view, place) => setRead(view, place),
+  leaveMap: () => {},  // the last reading stays, to be compared
+  readKey(view, event) {
+    if (event.key === 'Escape' && read) {
+      event.preventDefault();
+      read = null;
+      views.forEach(drawView);
+      drawImage();
+      return;
+    }
+    const next = movedByKey(event, onGridOf(view, read || chosen()));
+    if (next) setRead(view, next);
+  },
+  focusMap(view) {
+    if (!read && view.rows && view.patches.canvas.matches(':focus-visible')) setRead(view, onGridOf(view, chosen()));
+  },
+};
+
+// Where a key leads from a patch of the first model's grid, or nothing.
+function movedByKey(event, from) {
   const info = views[0].info;
-  if (!info) return;
-  const from = patch() || { y: 0, x: 0 };
   const moves = {
     ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
     Home: [0, -from.x], End: [0, info.cols - 1 - from.x],
@@ -127,17 +214,12 @@ function onKey(view, event) {
     b: [info.background[0] - from.y, info.background[1] - from.x],
   };
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  if (key === 'Enter' || key === ' ') {
-    held = !held;
-  } else if (key in moves && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    held = true;
-    state.y = Math.min(info.rows - 1, Math.max(0, from.y + moves[key][0]));
-    state.x = Math.min(info.cols - 1, Math.max(0, from.x + moves[key][1]));
-  } else {
-    return;
-  }
+  if (!(key in moves) || event.ctrlKey || event.metaKey || event.altKey) return null;
   event.preventDefault();
-  refresh();
+  return {
+    y: Math.min(info.rows - 1, Math.max(0, from.y + moves[key][0])),
+    x: Math.min(info.cols - 1, Math.max(0, from.x + moves[key][1])),
+  };
 }
 
 // ---- images
@@ -152,18 +234,21 @@ function loadPicture(name) {
 }
 
 async function showImage() {
+  by('empty').hidden = Boolean(state.image);
+  by('board').hidden = by('words').hidden = by('saving').hidden = !state.image;
   if (!state.image) return;
   const number = ++wanted;
+  const slow = setTimeout(() => by('board').classList.add('waiting'), patience);
+  by('board').setAttribute('aria-busy', 'true');
   try {
     const [picture, ...infos] = await Promise.all([loadPicture(state.image),
       ...views.map((view) => ask('/api/inspect?' + requestQuery(state, view.model.index)))]);
     if (number !== wanted) return;
     views.forEach((view, i) => view.setPicture(picture, infos[i]));
     const first = infos[0];
-    if (state.y < 0 || state.y >= first.rows || state.x >= first.cols) {
-      [state.y, state.x] = first.subject;
-      held = false;
-    }
+    image.setPicture(picture, first);
+    if (state.y < 0 || state.y >= first.rows || state.x >= first.cols) [state.y, state.x] = first.subject;
+    if (read && (read.y >= first.rows || read.x >= first.cols)) read = null;
     showOffers(infos);
     settle();
     for (const button of by('thumbs').children) {
@@ -173,7 +258,13 @@ async function showImage() {
     document.body.dataset.ready = state.image;
     document.body.dataset.grid = `${first.rows}×${first.cols}`;
   } catch (error) {
-    complain(error);
+    if (number === wanted) complain(error);
+  } finally {
+    clearTimeout(slow);
+    if (number === wanted) {
+      by('board').classList.remove('waiting');
+      by('board').setAttribute('aria-busy', 'false');
+    }
   }
 }
 
@@ -185,6 +276,11 @@ function showOffers(infos) {
     input.disabled = none && input.value !== state.what;
     input.parentElement.title = none ? reasons[0] : '';
   }
+}
+
+function forgetPatches() {
+  state.y = state.x = -1;
+  preview = read = null;
 }
 
 async function upload(file) {
@@ -200,45 +296,44 @@ async function upload(file) {
   }
 }
 
-function choose(image) {
-  state.image = image;
-  state.y = state.x = -1;
-  held = false;
+function choose(name) {
+  state.image = name;
+  forgetPatches();
   known.clear();
   showImage();
 }
 
-function thumbnails(from) {
-  const count = Math.min(20, setup.data.images);
-  const begin = Math.max(0, Math.min(from, setup.data.images - count));
-  by('thumbs').replaceChildren(...Array.from({ length: count }, (_, i) => {
-    const index = begin + i, button = document.createElement('button'), image = new Image();
-    image.src = `/api/picture?image=data:${index}`;
-    image.alt = `image ${index}`;
-    image.loading = 'lazy';
-    button.type = 'button';
-    button.dataset.index = index;
-    button.setAttribute('aria-pressed', String(`data:${index}` === state.image));
-    button.append(image);
-    button.addEventListener('click', () => {
-      by('index').value = index;
-      choose(`data:${index}`);
-    });
-    return button;
-  }));
-}
-
 // ---- models
+
+// Names that differ in their first letters: the encoding first; the name where encodings are alike,
+// without what all names begin with.
+function labelsOf(models) {
+  const alike = new Set(models.map((model) => model.encoding)).size < models.length;
+  if (!alike) return models.map((model) => `${model.encoding} – ${model.name}`);
+  let common = 0;
+  const names = models.map((model) => model.name);
+  while (names.every((name) => common < name.length - 1 && name[common] === names[0][common])) common++;
+  const begin = common > 6 ? Math.max(names[0].lastIndexOf('-', common), 0) : 0;
+  return models.map((model) => `${begin ? '…' : ''}${model.name.slice(begin)} – ${model.encoding}`);
+}
 
 function makeViews() {
   const numbers = [state.model, state.model2].filter((number) => number >= 0 && number < setup.models.length);
-  views = numbers.map((index) => new View({ ...setup.models[index], index }, onPatch, onKey));
-  by('views').replaceChildren(...views.map((view) => view.node));
+  const shown = numbers.map((index) => setup.models[index]);
+  const alike = shown.length > 1 && shown[0].encoding === shown[1].encoding;
+  views = numbers.map((index) => {
+    const model = { ...setup.models[index], index };
+    return new MapView(model, alike ? labelsOf(setup.models)[index] : model.encoding, mapHandlers);
+  });
+  by('board').replaceChildren(image.node, ...views.map((view) => view.node));
+  by('board').dataset.panels = views.length + 1;
+  by('words').replaceChildren(...views.map((view) => view.words));
   for (const name of ['layer', 'head']) {  // those that all models on show have
     by(name).max = Math.min(...views.map((view) => view.model[name + 's']));
     state[name] = Math.min(state[name], Number(by(name).max));
     by(name).value = state[name];
   }
+  for (const id of ['model', 'model2']) by(id).title = setup.models[state[id]]?.name || '';
   makeSizes();
   known.clear();
 }
@@ -268,88 +363,38 @@ function makeControls() {
     input.addEventListener('change', () => { state.what = name; refresh(); });
     return label;
   }));
-  setup.models.forEach((model, i) => {
-    by('model').append(option(i, model.name, i === state.model));
-    by('model2').append(option(i, model.name, i === state.model2));
+  labelsOf(setup.models).forEach((label, i) => {
+    by('model').append(option(i, label, i === state.model));
+    by('model2').append(option(i, label, i === state.model2));
   });
   by('model2').prepend(option(-1, 'nothing', state.model2 < 0));
   for (const id of ['model', 'model2', 'size']) {
     by(id).addEventListener('change', () => {
       state[id] = Number(by(id).value);
-      if (id === 'size') { state.y = state.x = -1; held = false; known.clear(); }
+      if (id === 'size') { forgetPatches(); known.clear(); }
       if (id !== 'size') makeViews();
       showImage();
     });
   }
-  for (const id of ['layer', 'head', 'opacity']) {
+  for (const id of ['layer', 'head']) {
     by(id).addEventListener('input', () => { state[id] = Number(by(id).value); refresh(); });
   }
-  for (const id of ['safe', 'lines']) {
+  for (const id of ['safe', 'lines', 'numbers']) {
     by(id).checked = state[id];
     by(id).addEventListener('change', () => { state[id] = by(id).checked; refresh(); });
   }
-  by('opacity').value = state.opacity;
-}
-
-function makePictures() {
-  const drop = by('drop'), file = by('file');
-  file.addEventListener('change', () => { if (file.files[0]) upload(file.files[0]); file.value = ''; });
-  drop.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); file.click(); }
-  });
-  document.body.addEventListener('dragover', (event) => { event.preventDefault(); drop.classList.add('over'); });
-  document.body.addEventListener('dragleave', () => drop.classList.remove('over'));
-  document.body.addEventListener('drop', (event) => {
-    event.preventDefault();
-    drop.classList.remove('over');
-    if (event.dataTransfer.files[0]) upload(event.dataTransfer.files[0]);
-  });
-  if (!setup.data) return;
-  by('data').hidden = false;
-  by('data-name').textContent = `${setup.data.name}, ${setup.data.split} images`;
-  by('index').max = setup.data.images - 1;
-  const chosen = /^data:(\d+)$/.exec(state.image);
-  if (chosen) by('index').value = chosen[1];
-  thumbnails(chosen ? Number(chosen[1]) : 0);
-  by('index').addEventListener('change', () => {
-    const index = Math.min(setup.data.images - 1, Math.max(0, Math.floor(Number(by('index').value) || 0)));
-    by('index').value = index;
-    thumbnails(index);
-    choose(`data:${index}`);
-  });
-  by('more').addEventListener('click', () => thumbnails(Math.floor(Math.random() * setup.data.images)));
-}
-
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  by('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
-  if (views.length) refresh();
-}
-
-function makeTheme() {
-  const asked = matchMedia('(prefers-color-scheme: dark)');
-  let own = null;
-  try { own = localStorage.getItem('theme'); } catch { /* no storage: the system's choice */ }
-  setTheme(own || (asked.matches ? 'dark' : 'light'));
-  asked.addEventListener('change', () => { if (!own) setTheme(asked.matches ? 'dark' : 'light'); });
-  by('theme').addEventListener('click', () => {
-    own = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
-    try { localStorage.setItem('theme', own); } catch { /* it lasts as long as the page */ }
-    setTheme(own);
-  });
-  by('copy-link').addEventListener('click', async () => {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      by('copy-link').textContent = 'Copied';
-    } catch {
-      by('copy-link').textContent = 'It is in the address bar';
-    }
-    setTimeout(() => { by('copy-link').textContent = 'Copy link'; }, 1600);
+  image.opacity.value = state.opacity;
+  image.opacity.addEventListener('input', () => {
+    state.opacity = Number(image.opacity.value);
+    drawImage();
+    writeState(state);
   });
 }
 
 async function begin() {
-  makeTheme();
+  makeTheme(() => { if (views.length && views[0].info) refresh(); });
+  makeIntro();
+  makeLink();
   try {
     setup = await ask('/api/setup');
   } catch (error) {
@@ -360,9 +405,10 @@ async function begin() {
   if (state.model2 >= setup.models.length) state.model2 = -1;
   if (!setup.what.includes(state.what)) state.what = 'bias';
   if (!state.image && setup.data) state.image = 'data:0';
+  image = new ImageView(imageHandlers);
   makeControls();
   makeViews();
-  makePictures();
+  makePictures(setup.data, () => state.image, { choose, upload });
   showImage();
 }
 

@@ -2,7 +2,7 @@
 
 const defaults = {
   image: '', model: 0, model2: -1, what: 'bias', layer: 0, head: 0, size: 0, y: -1, x: -1,
-  opacity: 80, safe: false, lines: true,
+  opacity: 0, safe: false, lines: true, numbers: false,
 };
 
 export function readState() {

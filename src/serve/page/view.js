@@ -1,197 +1,301 @@
-// One model's view: the image with the map over it, its scale, curves and predictions.
+// The image in patches, and one model's map beside it.
+import {
+  curvesOf, decimals, element, factor, paintFrame, paintLines, paintNumbers, paintValues, rgb, roundTicks, short, signed,
+} from './draw.js';
 
-const ends = {
-  distance: ['near', 'far'], balanced: ['less', 'more'], share: ['none', 'much'], gate: ['closed', 'open'],
-};
+const chosenColour = '#111', readColour = '#d9480f';
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const short = (value) => (value === null ? '–' : Number(value.toPrecision(3)).toString().replace('-', '−'));
+export const titles = {
+  bias: 'Bias', 'bias-x': 'x part', 'bias-y': 'y part', gates: 'Gates', positions: 'Positions', attention: 'Attention',
+};
+const longTitles = {
+  bias: 'Bias', 'bias-x': 'Bias, x part', 'bias-y': 'Bias, y part', gates: 'Gates',
+  positions: 'Soft distance', attention: 'Attention',
+};
 
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
+// What one unit of the values adds to a logit, or null where no single number says so.
+const perUnit = (rows) =>
+  (rows.logit_factor && rows.logit_factor[0] === rows.logit_factor[1] ? rows.logit_factor[0] : null);
+
+// What the ends of a scale mean.
+function endsOf(rows) {
+  const per = perUnit(rows);
+  const gains = 'gains attention', loses = 'loses attention';
+  if (rows.kind === 'distance') return ['near', per ? `far: ${per > 0 ? gains : loses}` : 'far'];
+  if (rows.kind === 'balanced') return per ? (per > 0 ? [loses, gains] : [gains, loses]) : ['less', 'more'];
+  return rows.kind === 'share' ? ['none', 'much attention'] : ['closed', 'open'];
 }
 
-export class View {
-  constructor(model, onPatch, onKey) {
-    this.model = model;
-    this.picture = null;
-    this.info = null;
-    this.rows = null;
-    this.canvas = element('canvas', {
-      tabindex: '0', role: 'img', 'aria-label': 'Image in patches; arrow keys move', 'data-model': model.index,
-    });
-    this.title = element('h2');
-    this.encoding = element('p', { class: 'encoding' });
-    this.scale = element('canvas', { width: '256', height: '1', 'aria-hidden': 'true' });
-    this.low = element('span');
-    this.high = element('span');
-    this.legend = element('div', { class: 'legend' }, this.low, this.scale, this.high);
-    this.sentence = element('p', { class: 'sentence', hidden: '' });
-    this.curves = element('div', { class: 'curves', hidden: '' });
-    this.predictions = element('ul', { class: 'predictions', 'aria-label': 'What the model sees' });
-    this.node = element('article', { class: 'view' }, this.title, this.encoding,
-      element('div', { class: 'canvas-box' }, this.canvas), this.legend, this.sentence, this.curves,
-      this.predictions);
-    this.title.textContent = model.name;
-    this.encoding.textContent = model.encoding;
+export function valueText(rows, value) {
+  if (value === null || value === undefined) return 'none';
+  return rows.kind === 'share' ? `${short(100 * value)} %` : short(value);
+}
+
+// A canvas in patches that says which one the pointer or the keyboard is at.
+class PatchCanvas {
+  constructor(label, handlers) {
+    this.grid = null;
+    this.canvas = element('canvas', { tabindex: '0', role: 'application', 'aria-label': label });
+    this.tip = element('div', { class: 'tip', hidden: '' });
+    this.box = element('div', { class: 'canvas-box' }, this.canvas, this.tip);
     const place = (event) => {
-      if (!this.info) return null;
       const box = this.canvas.getBoundingClientRect();
       const at = (value, from, size, count) =>
         Math.min(count - 1, Math.max(0, Math.floor((value - from) / size * count)));
       return {
-        y: at(event.clientY, box.top, box.height, this.info.rows),
-        x: at(event.clientX, box.left, box.width, this.info.cols),
+        y: at(event.clientY, box.top, box.height, this.grid.rows),
+        x: at(event.clientX, box.left, box.width, this.grid.cols),
       };
     };
     this.canvas.addEventListener('pointermove', (event) => {
-      if (event.pointerType === 'mouse') onPatch(this, place(event), false);
+      if (this.grid && event.pointerType === 'mouse') handlers.point(place(event));
     });
-    this.canvas.addEventListener('pointerdown', (event) => onPatch(this, place(event), true));
-    this.canvas.addEventListener('keydown', (event) => onKey(this, event));
+    this.canvas.addEventListener('pointerdown', (event) => { if (this.grid) handlers.press(place(event)); });
+    this.canvas.addEventListener('pointerleave', () => { if (this.grid) handlers.leave(); });
+    this.canvas.addEventListener('keydown', (event) => { if (this.grid) handlers.key(event); });
+    this.canvas.addEventListener('focus', () => { if (this.grid) handlers.focus?.(); });
+  }
+
+  // Fresh, of the grid's proportions.
+  clear(picture) {
+    const width = picture.naturalWidth, height = picture.naturalHeight;
+    const scale = 720 / Math.max(width, height);
+    this.canvas.width = Math.round(width * scale);
+    this.canvas.height = Math.round(height * scale);
+    return this.canvas.getContext('2d');
+  }
+
+  tell(patch, words) {
+    this.tip.hidden = !patch;
+    if (!patch) return;
+    this.tip.textContent = words;
+    const { rows, cols } = this.grid;
+    const half = 50 * this.tip.offsetWidth / (this.box.clientWidth || 1);  // so that it stays on the map
+    this.tip.style.left = `${Math.min(100 - half, Math.max(half, 100 * (patch.x + 0.5) / cols))}%`;
+    const below = patch.y < rows / 3;
+    this.tip.classList.toggle('below', below);
+    this.tip.style.top = `${100 * (patch.y + (below ? 1 : 0)) / rows}%`;
+  }
+}
+
+export class ImageView {
+  constructor(handlers) {
+    this.patches = new PatchCanvas('The image in patches; arrow keys choose one', handlers);
+    this.note = element('p', { class: 'note' });
+    this.opacity = element('input', { id: 'opacity', type: 'range', min: '0', max: '100', step: '5', value: '0' });
+    this.opacityText = element('output', { id: 'opacity-text' });
+    this.node = element('article', { class: 'panel', id: 'image' },
+      element('h2', {}, 'Image'), this.note, this.patches.box,
+      element('div', { class: 'field overlay' },
+        element('label', { for: 'opacity' }, 'Map over the image ', this.opacityText), this.opacity));
+  }
+
+  setPicture(picture, info) {
+    this.picture = picture;
+    this.patches.grid = info;
+  }
+
+  draw(state, scales, { chosen, read, preview, rows }) {
+    if (!this.picture) return;
+    const paint = this.patches.clear(this.picture), canvas = this.patches.canvas;
+    paint.imageSmoothingEnabled = this.picture.naturalWidth > 128;
+    paint.drawImage(this.picture, 0, 0, canvas.width, canvas.height);
+    if (rows && state.opacity > 0) {
+      paintValues(canvas, rows, scales[state.safe ? 'cividis' : 'green'][rows.kind], state.opacity / 100, css('--card'));
+    }
+    if (state.lines) paintLines(canvas, this.patches.grid);
+    if (read) paintFrame(canvas, this.patches.grid, read, readColour, true);
+    if (chosen) paintFrame(canvas, this.patches.grid, chosen, chosenColour);
+    const go = matchMedia('(hover: none)').matches ? 'tap' : 'point at';
+    this.note.textContent = !chosen ? `Now ${go} a patch`
+      : `Patch ${chosen.y},${chosen.x}: ${preview ? 'click to keep it' : `${go} another`}`;
+    this.opacityText.value = `${state.opacity} %`;
+  }
+}
+
+export class MapView {
+  constructor(model, label, handlers) {
+    this.model = model;
+    this.info = null;
+    this.rows = null;
+    this.details = {};  // by quantity: rows from the same patch, for the readout
+    this.patches = new PatchCanvas(`Map of ${model.encoding}; arrow keys read values`, {
+      point: (place) => handlers.read(this, place, false), press: (place) => handlers.read(this, place, true),
+      leave: () => handlers.leaveMap(this), key: (event) => handlers.readKey(this, event),
+      focus: () => handlers.focusMap(this),
+    });
+    this.patches.canvas.dataset.model = model.index;
+    this.title = element('h2', { title: `${model.name}, ${model.encoding}` }, label);
+    this.note = element('p', { class: 'note' });
+    this.bar = element('canvas', { width: '256', height: '1', 'aria-hidden': 'true' });
+    this.ticks = element('div', { class: 'ticks', 'aria-hidden': 'true' });
+    this.low = element('span');
+    this.high = element('span');
+    this.legend = element('div', { class: 'legend', hidden: '' }, this.bar, this.ticks,
+      element('div', { class: 'ends' }, this.low, this.high));
+    this.node = element('article', { class: 'panel view' }, this.title, this.note, this.patches.box, this.legend);
+
+    this.wordsTitle = element('h3', {}, `${model.encoding} `, element('small', {}, model.name));
+    this.readout = element('dl', { class: 'readout' });
+    this.caption = element('p', { class: 'caption' });
+    this.warning = element('p', { class: 'warning', hidden: '' });
+    this.curves = element('div', { class: 'curves', hidden: '' });
+    this.predictions = element('ul', { class: 'predictions', 'aria-label': 'What the model sees' });
+    this.words = element('article', { class: 'words' }, this.wordsTitle, this.warning, this.caption, this.readout,
+      this.curves, element('p', { class: 'label' }, 'The model sees'), this.predictions);
   }
 
   setPicture(picture, info) {
     this.picture = picture;
     this.info = info;
-    this.rows = null;
+    this.patches.grid = info;
+    this.setRows(null);
+    delete this.node.dataset.patch;
+    delete this.node.dataset.what;
+    this.warning.textContent = info.warning || '';
+    this.warning.hidden = !info.warning;
     this.showPredictions();
   }
 
+  setRows(rows) {
+    this.rows = rows;
+    this.details = {};
+    this.node.classList.remove('waiting');
+  }
+
   showPredictions() {
-    this.predictions.replaceChildren(...this.info.predictions.map((one) => {
+    this.predictions.replaceChildren(...this.info.predictions.slice(0, 3).map((one) => {
       const bar = element('i');
       bar.style.width = `${100 * one.probability}%`;
-      const name = element('span');
-      name.textContent = one.class;
-      if (one.class === this.info.label) {
-        name.className = 'true';
-        name.title = 'the true class';
-      }
-      const number = element('span', { class: 'number' });
-      number.textContent = `${(100 * one.probability).toFixed(1)} %`;
-      return element('li', {}, name, element('span', { class: 'bar' }, bar), number);
+      const name = element('span', one.class === this.info.label ? { class: 'true', title: 'the true class' } : {},
+        one.class);
+      return element('li', {}, name, element('span', { class: 'bar' }, bar),
+        element('span', { class: 'number' }, `${(100 * one.probability).toFixed(1)} %`));
     }));
   }
 
-  say(sentence) {
-    this.sentence.hidden = !sentence;
-    this.sentence.textContent = sentence || '';
-    this.legend.hidden = Boolean(sentence);
-    if (sentence) this.rows = null;
+  // Nothing to show: a sentence in place of the map.
+  refuse(sentence) {
+    this.setRows(null);
+    this.caption.textContent = sentence;
+    this.caption.classList.add('refusal');
+    this.legend.hidden = true;
+    this.curves.hidden = true;
+    this.readout.replaceChildren();
   }
 
-  // Draws the image and, where there are values, the map over it.
-  draw(state, scales, patch, held) {
-    if (!this.info) return;
-    const { rows, cols, height, width } = this.info;
-    const side = 1024, scale = side / Math.max(height, width);
-    const canvas = this.canvas;
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-    const paint = canvas.getContext('2d');
-    if (this.picture) {
-      paint.imageSmoothingEnabled = this.picture.naturalWidth > 128;
-      paint.drawImage(this.picture, 0, 0, canvas.width, canvas.height);
-    }
-    const cellX = canvas.width / cols, cellY = canvas.height / rows;
-    const palette = scales[state.safe ? 'cividis' : 'green'];
-    if (this.rows) {
-      const table = palette[this.rows.kind];
-      paint.globalAlpha = state.opacity / 100;
-      this.rows.values.forEach((value, number) => {
-        const x = number % cols, y = Math.floor(number / cols);
-        if (value === null) {
-          paint.fillStyle = css('--card');
-        } else {
-          const share = (value - this.rows.low) / (this.rows.high - this.rows.low || 1);
-          const [r, g, b] = table[Math.round(Math.min(1, Math.max(0, share)) * (table.length - 1))];
-          paint.fillStyle = `rgb(${r} ${g} ${b})`;
-        }
-        const left = Math.round(x * cellX), top = Math.round(y * cellY);
-        paint.fillRect(left, top, Math.round((x + 1) * cellX) - left, Math.round((y + 1) * cellY) - top);
-      });
-      paint.globalAlpha = 1;
+  draw(state, scales, { chosen, read }) {
+    if (!this.picture) return;
+    const paint = this.patches.clear(this.picture), canvas = this.patches.canvas;
+    paint.fillStyle = css('--wash');
+    paint.fillRect(0, 0, canvas.width, canvas.height);
+    const rows = this.rows;
+    this.note.textContent = chosen ? `${longTitles[state.what]} from patch ${chosen.y},${chosen.x}` : '';
+    if (rows) {
+      const table = scales[state.safe ? 'cividis' : 'green'][rows.kind];
+      paintValues(canvas, rows, table, 1, css('--card'));
+      if (state.lines) paintLines(canvas, rows);
+      if (state.numbers) {  // as wide on the screen as four digits need
+        paintNumbers(canvas, rows, table, 26 * canvas.width / (canvas.clientWidth || canvas.width));
+      }
+      this.legend.hidden = false;  // before its width is asked for
       this.drawScale(table);
+      this.caption.textContent = rows.caption.join(' ');
+      this.caption.classList.remove('refusal');
+      const curves = curvesOf(rows, chosen);
+      this.curves.hidden = !curves;
+      this.curves.innerHTML = curves;  // numbers and our own words only
     }
-    if (state.lines && Math.min(cellX, cellY) >= 10) {
-      paint.strokeStyle = 'rgba(128, 140, 134, 0.55)';
-      paint.lineWidth = Math.min(2, cellX / 40);
-      paint.beginPath();
-      for (let x = 1; x < cols; x++) { paint.moveTo(x * cellX, 0); paint.lineTo(x * cellX, canvas.height); }
-      for (let y = 1; y < rows; y++) { paint.moveTo(0, y * cellY); paint.lineTo(canvas.width, y * cellY); }
-      paint.stroke();
-    }
-    if (patch) {
-      const inset = Math.max(3, Math.min(cellX, cellY) / 16);
-      const box = [patch.x * cellX, patch.y * cellY, cellX, cellY];
-      paint.lineWidth = inset * 2;
-      paint.strokeStyle = '#fff';
-      paint.strokeRect(...box);
-      paint.lineWidth = inset;
-      paint.strokeStyle = held ? '#d9480f' : '#111';
-      paint.strokeRect(...box);
-    }
+    if (chosen) paintFrame(canvas, this.patches.grid, chosen, chosenColour);
+    if (read && rows) paintFrame(canvas, this.patches.grid, read, readColour, true);
+    this.showReadout(state, chosen, read);
   }
 
   drawScale(table) {
-    const paint = this.scale.getContext('2d');
+    const paint = this.bar.getContext('2d'), rows = this.rows;
     for (let i = 0; i < 256; i++) {
-      const [r, g, b] = table[Math.round(i / 255 * (table.length - 1))];
-      paint.fillStyle = `rgb(${r} ${g} ${b})`;
+      paint.fillStyle = rgb(table[Math.round(i / 255 * (table.length - 1))]);
       paint.fillRect(i, 0, 1, 1);
     }
-    const [low, high] = ends[this.rows.kind];
-    this.low.textContent = `${short(this.rows.low)} ${low}`;
-    this.high.textContent = `${high} ${short(this.rows.high)}`;
+    const percent = rows.kind === 'share', unit = percent ? 100 : 1, per = perUnit(rows);
+    const narrow = this.legend.clientWidth < 240;
+    this.ticks.replaceChildren(...roundTicks(rows.low * unit, rows.high * unit, narrow ? 3 : 6).map((tick) => {
+      const node = element('span', {}, tick.text + (percent ? ' %' : ''));
+      if (per !== null) node.append(element('small', {}, factor(per * tick.value)));
+      node.style.left = `${100 * (tick.value / unit - rows.low) / (rows.high - rows.low)}%`;
+      return node;
+    }));
+    this.ticks.classList.toggle('plain', per === null);
+    const [low, high] = endsOf(rows);
+    this.low.textContent = low;
+    this.high.textContent = high;
   }
 
-  valueAt(patch) {
-    return this.rows ? this.rows.values[patch.y * this.info.cols + patch.x] : null;
+  at(rows, patch) {
+    return rows ? rows.values[patch.y * this.info.cols + patch.x] : null;
   }
 
-  // The soft positions along the row and the column of the patch.
-  drawCurves(patch) {
-    const data = this.rows;
-    const lines = [];
-    if (data?.along_x) lines.push(['along the row', data.along_x, patch.x, '--curve-x']);
-    if (data?.along_y) lines.push(['along the column', data.along_y, patch.y, '--curve-y']);
-    if (data?.raster) lines.push(['in raster order', data.raster, patch.y * this.info.cols + patch.x, '--curve-x']);
-    this.curves.hidden = lines.length === 0;
-    if (!lines.length) return;
-    const width = 420, height = 190, left = 40, right = 12, top = 26, bottom = 24;
-    const all = lines.flatMap((line) => line[1]);
-    let low = Math.min(0, ...all), high = Math.max(...all);
-    if (high - low < 1e-9) high = low + 1;
-    const placeY = (value) => top + (high - value) / (high - low) * (height - top - bottom);
-    let text = '';
-    for (let i = 0; i <= 4; i++) {
-      const value = low + (high - low) * i / 4, y = placeY(value).toFixed(1);
-      text += `<line x1="${left}" x2="${width - right}" y1="${y}" y2="${y}" stroke="var(--line)"/>` +
-        `<text x="${left - 6}" y="${Number(y) + 4}" text-anchor="end">${short(value)}</text>`;
-    }
-    lines.forEach(([name, values, own, colour], number) => {
-      const placeX = (i) => left + (values.length > 1 ? i / (values.length - 1) : 0.5) * (width - left - right);
-      const points = values.map((value, i) => `${placeX(i).toFixed(1)},${placeY(value).toFixed(1)}`).join(' ');
-      text += `<polyline points="${points}" fill="none" stroke="var(${colour})" stroke-width="2.2" ` +
-        `stroke-linejoin="round"${number ? ' stroke-dasharray="7 3"' : ''}/>`;
-      if (values.length <= 32) {
-        values.forEach((value, i) => {
-          text += `<circle cx="${placeX(i).toFixed(1)}" cy="${placeY(value).toFixed(1)}" ` +
-            `r="${i === own ? 5.5 : 2.6}" fill="var(${colour})"/>`;
-        });
-      } else {
-        text += `<circle cx="${placeX(own).toFixed(1)}" cy="${placeY(values[own]).toFixed(1)}" r="5.5" fill="var(${colour})"/>`;
-      }
-      text += `<text class="name ${number ? 'second' : 'first'}" x="${left + number * 150}" y="14">` +
-        `${number ? '╌' : '—'} ${name}</text>`;
+  // The patch that a value draws to most, and the one it draws to least.
+  extremes() {
+    let least = null, most = null;
+    this.rows.values.forEach((value, number) => {
+      if (value === null) return;
+      if (least === null || value < this.rows.values[least]) least = number;
+      if (most === null || value > this.rows.values[most]) most = number;
     });
-    text += `<text x="${left}" y="${height - 6}">first patch</text>` +
-      `<text x="${width - right}" y="${height - 6}" text-anchor="end">last patch</text>`;
-    const wrapped = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" ` +
-      `aria-label="Soft positions seen from the patch">${text}</svg>`;
-    this.curves.innerHTML = wrapped;  // numbers and our own words only
+    const place = (number) => ({ y: Math.floor(number / this.info.cols), x: number % this.info.cols });
+    return least === null ? null : { least: place(least), most: place(most) };
   }
+
+  effectText(rows, value) {
+    const per = perUnit(rows);
+    return per === null || value === null ? '' : `${signed(per * value)} logits (${factor(per * value)})`;
+  }
+
+  showReadout(state, chosen, read) {
+    if (!this.rows || !chosen) {
+      this.patches.tell(null);
+      return;
+    }
+    const item = (name, value) => element('div', {}, element('dt', {}, name), element('dd', {}, value));
+    if (!read) {
+      this.patches.tell(null);
+      const found = this.extremes();
+      const worded = (patch) => {
+        const value = this.at(this.rows, patch), effect = this.effectText(this.rows, value);
+        return `${valueText(this.rows, value)} at ${patch.y},${patch.x}${effect ? `, ${effect}` : ''}`;
+      };
+      this.readout.replaceChildren(...(found
+        ? [item('Largest', worded(found.most)), item('Smallest', worded(found.least)),
+          item('Any other', `${matchMedia('(hover: none)').matches ? 'tap' : 'point at'} the map`)] : []));
+      return;
+    }
+    const value = this.at(this.rows, read), effect = this.effectText(this.rows, value);
+    this.patches.tell(read, `${read.y},${read.x}: ${valueText(this.rows, value)}` +
+      (effect ? ` → ${factor(perUnit(this.rows) * value)}` : ''));
+    const items = [item('Patch', `${read.y},${read.x} (${offsetText(chosen, read)})`)];
+    items.push(item(longTitles[state.what], valueText(this.rows, value)));
+    if (effect) items.push(item('adds', effect));
+    const { bias, attention, positions } = this.details;
+    if (bias) {
+      const other = this.at(bias, read), adds = this.effectText(bias, other);
+      items.push(item('Bias', valueText(bias, other) + (adds ? `, ${adds}` : '')));
+    }
+    if (attention) items.push(item('Attention', valueText(attention, this.at(attention, read))));
+    const soft = state.what === 'positions' ? this.rows : positions;
+    if (soft) {
+      items.push(item('Soft position', soft.raster
+        ? decimals(soft.raster[read.y * this.info.cols + read.x])
+        : `x ${decimals(soft.along_x[read.x])}, y ${decimals(soft.along_y[read.y])}`));
+    }
+    this.readout.replaceChildren(...items);
+  }
+}
+
+export function offsetText(from, to) {
+  const y = to.y - from.y, x = to.x - from.x;
+  const parts = [];
+  if (y) parts.push(`${Math.abs(y)} ${y < 0 ? 'up' : 'down'}`);
+  if (x) parts.push(`${Math.abs(x)} ${x < 0 ? 'left' : 'right'}`);
+  return parts.join(', ') || 'itself';
 }
