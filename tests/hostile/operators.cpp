@@ -118,6 +118,7 @@ class Spoiler {
 
   at::Tensor spoilt(const at::Tensor& tensor, std::string& done) {
     if (!tensor.defined()) return at::randn({2, 3, 7, 8});
+    if (tensor.numel() > 1'000'000) return tensor;  // made by case 9 below
     const size_t how = below(16);
     done += " #" + std::to_string(how);
     const int64_t axes = tensor.dim(), axis = axes == 0 ? 0 : int64_t(below(axes));
