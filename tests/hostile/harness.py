@@ -25,7 +25,7 @@ def shortened(value):
     return text if len(text) < 120 else text[:100] + f"… ({len(text)} letters)"
 
 
-SANITIZER = (b"AddressSanitizer", b"runtime error:", b"LeakSanitizer", b"ThreadSanitizer")
+SANITIZER = (b"ERROR: AddressSanitizer", b"runtime error:", b"ERROR: LeakSanitizer", b"WARNING: ThreadSanitizer")
 
 
 class Program:

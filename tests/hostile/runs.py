@@ -11,7 +11,8 @@ from harness import Failure, Result, check_end, check_sentence
 
 TRAIN = ["train", "--data", "shapes", "--train-images", "64", "--test-images", "16", "--depth", "1", "--width", "16",
          "--heads", "1", "--mlp-ratio", "1", "--encoding", "sape2-k", "--batch-size", "8", "--log-steps", "1",
-         "--checkpoint-steps", "2", "--dropout", "0.1", "--epochs", "3"]
+         "--checkpoint-steps", "2", "--dropout", "0.1"]
+SHORT, LONG = ["--epochs", "3"], ["--epochs", "40"]
 KEPT = ("last.safetensors", "best.safetensors")
 # Of a line of the log, what tells of the training and not of the clock.
 TOLD = ("kind", "epoch", "step", "loss", "learning_rate", "train_loss", "test_loss", "top1", "top5")
@@ -45,7 +46,7 @@ class Runs:
     def __init__(self, context):
         self.context = context
         self.whole = os.path.join(context.folder, "whole")
-        result = context.program.run([*TRAIN, "--out", self.whole], context.folder, seconds=60)
+        result = context.program.run([*TRAIN, *SHORT, "--out", self.whole], context.folder, seconds=60)
         if result.code != 0:
             raise Failure(f"the run itself fails: {result.shown()}")
         self.weights = {name: content(os.path.join(self.whole, name)) for name in KEPT}
@@ -56,14 +57,13 @@ class Runs:
         kinds[number % len(kinds)](random, os.path.join(folder, "run"), folder)
         return 1
 
-    def resume(self, run, folder, *more):
-        return self.context.program.run(["train", "--resume", run, *more], folder, seconds=60)
+    def resume(self, run, folder):
+        return self.context.program.run(["train", "--resume", run], folder, seconds=60)
 
     def kill_soon(self, random, arguments, folder):
-        """Starts training and kills it at a random moment. Whether it was still running."""
+        """Starts training and kills it, or asks it to end, at a random moment."""
         process = self.context.program.start(arguments, folder)
         time.sleep(random.uniform(0.2, 1.6) * self.context.program.patience)
-        running = process.poll() is None
         process.send_signal(random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
         try:
             out, err = process.communicate(timeout=20 * self.context.program.patience)
@@ -73,11 +73,10 @@ class Runs:
             raise Failure("training does not end on a signal") from None
         if process.returncode not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 143):
             check_end(Result(arguments, process.returncode, out, err))
-        return running
 
     def killed(self, random, run, folder):
         """Killed once or more, a run comes to the same bits as one that was left alone."""
-        self.kill_soon(random, [*TRAIN, "--out", run], folder)
+        self.kill_soon(random, [*TRAIN, *SHORT, "--out", run], folder)
         if not os.path.exists(os.path.join(run, "config.json")):
             return
         if random.random() < 0.5:
@@ -95,9 +94,9 @@ class Runs:
         if log != self.log:
             raise Failure(f"the log has {len(log)} lines, an undisturbed run's {len(self.log)}, or others")
 
-    def begun(self, random, run, folder):
+    def begun(self, run, folder):
         """A run that was interrupted after its first checkpoint."""
-        process = self.context.program.start([*TRAIN, "--epochs", "40", "--out", run], folder)
+        process = self.context.program.start([*TRAIN, *LONG, "--out", run], folder)
         deadline = time.monotonic() + 30 * self.context.program.patience
         checkpoints = os.path.join(run, "checkpoints")
         while time.monotonic() < deadline:
@@ -124,7 +123,7 @@ class Runs:
 
     def config(self, random, run, folder):
         """config.json is edited by hand: refused or used, but with the file restored all is as before."""
-        self.begun(random, run, folder)
+        self.begun(run, folder)
         path = os.path.join(run, "config.json")
         right = content(path)
         before = snapshot(run)
@@ -141,7 +140,7 @@ class Runs:
         text = json.dumps(config) if how < 4 else right[:random.randrange(len(right))].decode()
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        result = self.resume(run, folder, *(["--threads", "1"] if how == 9 else []))
+        result = self.resume(run, folder)
         if result.code == 0:
             return  # it was an edit that a run may have, and it went on
         check_sentence(result)
@@ -170,7 +169,7 @@ class Runs:
 
     def checkpoint(self, random, run, folder):
         """One checkpoint, or all, are damaged or cannot be read."""
-        self.begun(random, run, folder)
+        self.begun(run, folder)
         place = os.path.join(run, "checkpoints")
         names = sorted(n for n in os.listdir(place) if n.endswith(".safetensors"))
         every = random.random() < 0.5
@@ -189,12 +188,11 @@ class Runs:
             with open(path, "wb") as file:
                 file.write(data)
         before = snapshot(run)
-        result = self.resume(run, folder) if every else None
-        if every:
-            check_sentence(result)
-            self.check_kept(before, run, refused=True)
-        else:
+        if not every:
             self.check_goes_on(before, run, folder)
+            return
+        check_sentence(self.resume(run, folder))
+        self.check_kept(before, run, refused=True)
 
     def finished(self, random, run, folder):
         """The checkpoints of a finished run are gone: a resume must not begin again over its weights."""
@@ -210,7 +208,7 @@ class Runs:
 
     def log_file(self, random, run, folder):
         """The log is damaged: weights and checkpoints are not, and the run goes on or is refused."""
-        self.begun(random, run, folder)
+        self.begun(run, folder)
         path = os.path.join(run, "log.jsonl")
         data = content(path)
         with open(path, "wb") as file:
