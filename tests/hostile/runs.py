@@ -46,7 +46,9 @@ class Runs:
     def __init__(self, context):
         self.context = context
         self.whole = os.path.join(context.folder, "whole")
+        before = time.monotonic()
         result = context.program.run([*TRAIN, *SHORT, "--out", self.whole], context.folder, seconds=60)
+        self.duration = time.monotonic() - before
         if result.code != 0:
             raise Failure(f"the run itself fails: {result.shown()}")
         self.weights = {name: content(os.path.join(self.whole, name)) for name in KEPT}
@@ -63,7 +65,7 @@ class Runs:
     def kill_soon(self, random, arguments, folder):
         """Starts training and kills it, or asks it to end, at a random moment."""
         process = self.context.program.start(arguments, folder)
-        time.sleep(random.uniform(0.2, 1.6) * self.context.program.patience)
+        time.sleep(random.uniform(0.2, 1) * self.duration)
         process.send_signal(random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
         try:
             out, err = process.communicate(timeout=20 * self.context.program.patience)
@@ -163,7 +165,7 @@ class Runs:
 
     def kill_soon_after_start(self, run, folder):
         process = self.context.program.start(["train", "--resume", run], folder)
-        time.sleep(1.0 * self.context.program.patience)
+        time.sleep(self.duration)
         process.kill()
         process.communicate()
 
@@ -216,7 +218,7 @@ class Runs:
         before = snapshot(run)
         process = self.context.program.start(["train", "--resume", run], folder)
         try:
-            out, err = process.communicate(timeout=1.5 * self.context.program.patience)
+            out, err = process.communicate(timeout=self.duration)
             result = Result(["train", "--resume", run], process.returncode, out, err)
             check_end(result)
             if result.code != 0:
