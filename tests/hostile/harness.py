@@ -82,6 +82,8 @@ def check_sentence(result):
         raise Failure(f"this should be refused, but {result.shown()}")
     if not lines or not lines[-1].startswith("sape2: ") or len(lines[-1]) > 2000:
         raise Failure(f"the refusal is not one sentence; {result.shown()}")
+    if any(raw in lines[-1] for raw in ("filesystem error", "what():", "std::", "basic_string", "c10::", "json.exception")):
+        raise Failure(f"the refusal is in the words of a library; {result.shown()}")
 
 
 def check_no_wild_numbers(result):

@@ -41,7 +41,7 @@ def told(log):
 
 class Runs:
     name = "runs"
-    quick = 6
+    quick = 7
 
     def __init__(self, context):
         self.context = context
@@ -55,7 +55,7 @@ class Runs:
         self.log = told(content(os.path.join(self.whole, "log.jsonl")))
 
     def case(self, random, number, folder):
-        kinds = (self.killed, self.config, self.checkpoint, self.killed, self.finished, self.log_file)
+        kinds = (self.killed, self.config, self.checkpoint, self.closed, self.finished, self.log_file, self.killed)
         kinds[number % len(kinds)](random, os.path.join(folder, "run"), folder)
         return 1
 
@@ -87,6 +87,17 @@ class Runs:
         if result.code != 0:
             raise Failure(f"a killed run cannot be resumed: {result.shown()}")
         self.check_whole(run)
+
+    def closed(self, random, run, folder):
+        """Standard streams that are closed: what is meant for them must not land in the run's files."""
+        closed = random.choice(["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+        arguments = [*TRAIN, *SHORT, "--out", run]
+        process = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', self.context.program.path, *arguments],
+                                 cwd=folder, env=self.context.program.environment, capture_output=True,
+                                 timeout=60 * self.context.program.patience, check=False)
+        check_end(Result(arguments, process.returncode, process.stdout, process.stderr))
+        if process.returncode == 0:
+            self.check_whole(run)
 
     def check_whole(self, run):
         for name, weights in self.weights.items():
