@@ -90,7 +90,7 @@ class Runs:
 
     def closed(self, random, run, folder):
         """Standard streams that are closed: what is meant for them must not land in the run's files."""
-        closed = random.choice(["0<&- 1>&- 2>&-", "1>&- 2>&-", "0<&- 2>&-"])
+        closed = "0<&- 1>&- 2>&-" if random.random() < 0.7 else random.choice(["1>&- 2>&-", "0<&- 2>&-", "1>&-"])
         arguments = [*TRAIN, *SHORT, "--out", run]
         process = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', self.context.program.path, *arguments],
                                  cwd=folder, env=self.context.program.environment, capture_output=True,
