@@ -38,8 +38,9 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/version.h.in"
 
 # sape2_batches(TARGET): compiles its files several at once, as long as SAPE2_BATCHES is on. Most of
 # a file's time goes into LibTorch's headers, so that this takes a third of the time of a fresh build.
+# Fuzz targets replace single files of a library, which then must not come in batches.
 function(sape2_batches target)
-  if(SAPE2_BATCHES)
+  if(SAPE2_BATCHES AND NOT SAPE2_FUZZ)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)
   endif()
 endfunction()

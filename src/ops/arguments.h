@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,20 @@ struct BiasArguments {
   Form form = Form::distance;
 
   std::vector<at::Tensor*> tensors() { return {&ux, &uy}; }
+};
+
+/// The arguments of a backward kernel besides those of its forward kernel.
+struct BackwardInputs {
+  at::TensorList grads;    ///< of the differentiable outputs
+  at::TensorList outputs;  ///< all: out, softmax and perhaps kept vectors; ux and uy; or the bias
+  int64_t wanted;          ///< bit i: the gradient of the i-th of `tensors()` is asked for
+
+  /// A bit of `wanted`: dq, dk and dv may be parts of one new tensor. Compiled graphs must be able
+  /// to take each result for a tensor of its own.
+  static constexpr int64_t kMayShare = int64_t{1} << 62;
+
+  bool wants(size_t index) const { return (wanted >> index) & 1; }
+  bool may_share() const { return (wanted & kMayShare) != 0; }
 };
 
 /// An attention's output (B, h, N, d), and of each token's softmax the largest logit and the sum of

@@ -11,8 +11,8 @@
 /// Gradients for the internal operators: one autograd function for all kinds of arguments.
 namespace sape2::ops {
 
-/// Runs an internal operator so that autograd can go back through its first `differentiable`
-/// outputs.
+/// Runs an internal operator on checked arguments so that autograd can go back through its first
+/// `differentiable` outputs.
 template <class Arguments>
 Tensors differentiable(const Arguments& arguments, size_t differentiable);
 
@@ -54,6 +54,7 @@ class Differentiable : public torch::autograd::Function<Differentiable<Arguments
 
   static Tensors forward(Context* context, TensorList given, const Arguments& arguments,
                          size_t differentiable) {
+    const AlreadyChecked<Arguments> checked(arguments);
     auto outputs = Dispatched::forward(arguments);
     auto saved = given.vec();
     saved.insert(saved.end(), outputs.begin(), outputs.end());

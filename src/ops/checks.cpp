@@ -5,6 +5,9 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
+#include <limits>
+
 namespace sape2::ops {
 namespace {
 
@@ -19,6 +22,8 @@ std::string shown(const char* name, const at::Tensor& tensor) {
 void check_defined(const char* op, const char* name, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), op, ": ", name,
                     " is an undefined tensor; a tensor was expected");
+  TORCH_CHECK_TYPE(tensor.layout() == at::kStrided, op, ": ", name, " is ", tensor.layout(),
+                   "; a dense tensor was expected");
 }
 
 void check_type(const char* op, const char* name, const at::Tensor& tensor) {
@@ -70,6 +75,7 @@ void check_parameter_type(const char* op, const char* name, const at::Tensor& te
 void check_per_head(const char* op, const char* name, const at::Tensor& tensor,
                     const at::Tensor& q) {
   if (!tensor.defined()) return;
+  check_defined(op, name, tensor);
   const bool fits = tensor.dim() == 0 || (tensor.dim() == 1 && size_of(tensor, 0) == size_of(q, 1));
   TORCH_CHECK_VALUE(fits, op, ": ", shown(name, tensor),
                     " is neither one number nor one for each of q's ", size_of(q, 1),
@@ -77,11 +83,15 @@ void check_per_head(const char* op, const char* name, const at::Tensor& tensor,
   check_parameter_type(op, name, tensor, q);
 }
 
-void check_grid(const char* op, const char* name, const at::Tensor& tokens, const Grid& grid) {
+void check_at_least(const char* op, const Grid& grid) {
   TORCH_CHECK_VALUE(grid.rows >= 1, op, ": rows is ", grid.rows, "; at least 1 was expected");
   TORCH_CHECK_VALUE(grid.cols >= 1, op, ": cols is ", grid.cols, "; at least 1 was expected");
   TORCH_CHECK_VALUE(grid.prefix >= 0, op, ": prefix is ", grid.prefix,
                     "; the number of prefix tokens, 0 or more, was expected");
+}
+
+void check_grid(const char* op, const char* name, const at::Tensor& tokens, const Grid& grid) {
+  check_at_least(op, grid);
   const int64_t tokens_there = size_of(tokens, 2);
   // Division instead of rows·cols, which a hostile value could overflow.
   const int64_t patches = tokens_there - grid.prefix;
@@ -128,9 +138,21 @@ void check_table(const char* op, const char* name, const at::Tensor& table,
   check_parameter_type(op, name, table, a.q);
 }
 
-void check_scale(const char* op, double scale) {
+/// The kernels and formulas of 16 and 32 bits take it as float32.
+void check_scale(const char* op, double scale, const at::Tensor& q) {
   TORCH_CHECK_VALUE(std::isfinite(scale), op, ": scale is ", scale,
                     "; a finite number was expected");
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  TORCH_CHECK_VALUE(std::abs(scale) <= kLargest || compute_type(q) == at::kDouble, op,
+                    ": scale is ", scale, ", which float32 cannot hold; a number from ", -kLargest,
+                    " to ", kLargest, " was expected");
+}
+
+/// Bytes that forward keeps for backward. Under tracing, tensors of a GPU call themselves "meta".
+void check_kept(const char* op, const Sape2Arguments& a) {
+  const bool fits = a.kept == 0 || (a.kept > 0 && !a.vectors.q.device().is_cpu());
+  TORCH_CHECK_VALUE(fits, op, ": kept is ", a.kept, " on ", a.vectors.q.device(),
+                    "; 0, or on a GPU the number of bytes per head, was expected");
 }
 
 void check_vector(const char* op, const char* name, const at::Tensor& u, const at::Tensor& q,
@@ -147,6 +169,19 @@ void check_vector(const char* op, const char* name, const at::Tensor& u, const a
 
 }  // namespace
 
+void check_tensor(const char* op, const char* name, const at::Tensor& tensor,
+                  const at::Tensor& like, at::ScalarType type,
+                  std::initializer_list<c10::SymInt> shape) {
+  check_defined(op, name, tensor);
+  const c10::SymIntArrayRef expected(shape.begin(), shape.size());
+  TORCH_CHECK_VALUE(tensor.sym_sizes() == expected, op, ": ", shown(name, tensor),
+                    " does not fit the other arguments; ", expected, " was expected");
+  TORCH_CHECK_TYPE(tensor.scalar_type() == type, op, ": ", name, " is ", tensor.scalar_type(), "; ",
+                   type, " was expected");
+  TORCH_CHECK_VALUE(tensor.device() == like.device(), op, ": ", name, " is on ", tensor.device(),
+                    " but the other arguments are on ", like.device(), "; move all to one device");
+}
+
 at::ScalarType compute_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -154,6 +189,11 @@ at::ScalarType compute_type(const at::Tensor& tensor) {
 Form parse_form(const char* op, const std::string& form) {
   check_choice(op, "form", form, {"distance", "direct"});
   return form == "distance" ? Form::distance : Form::direct;
+}
+
+Form parse_any_form(const char* op, const std::string& form) {
+  check_choice(op, "form", form, {"none", "distance", "direct"});
+  return form == "none" ? Form::none : parse_form(op, form);
 }
 
 void check(const char* op, const VectorArguments& a) {
@@ -176,8 +216,13 @@ void check(const char* op, const BiasedArguments& a) {
   check_q(op, a.q);
   check_like_q(op, "k", a.k, a.q);
   check_like_q(op, "v", a.v, a.q);
-  check_scale(op, a.scale);
-  if (a.form == Form::none) return;
+  check_scale(op, a.scale, a.q);
+  if (a.form == Form::none) {
+    TORCH_CHECK_VALUE(!a.ux.defined() && !a.uy.defined() && !a.gain.defined(), op,
+                      ": ux, uy or gain is given, but form is \"none\"; leave them out, or choose "
+                      "\"distance\" or \"direct\"");
+    return;
+  }
   check_grid(op, "q", a.q, a.grid);
   const bool direct = a.form == Form::direct;
   check_vector(op, direct ? "zx" : "ux", a.ux, a.q, a.grid, a.grid.cols);
@@ -194,20 +239,48 @@ void check(const char* op, const BiasedArguments& a) {
 void check(const char* op, const Sape2Arguments& a) {
   check(op, a.vectors);
   check_like_q(op, "v", a.v, a.vectors.q);
-  check_scale(op, a.scale);
+  check_scale(op, a.scale, a.vectors.q);
   check_per_head(op, "gain", a.gain, a.vectors.q);
+  check_kept(op, a);
 }
 
 void check(const char* op, const CopeArguments& a) {
   check_q(op, a.q);
   check_like_q(op, "k", a.k, a.q);
   check_like_q(op, "v", a.v, a.q);
-  check_scale(op, a.scale);
+  check_scale(op, a.scale, a.q);
   check_defined(op, "e", a.e);
   TORCH_CHECK_VALUE(a.e.dim() == 2 && size_of(a.e, 1) == size_of(a.q, 3) && size_of(a.e, 0) >= 1,
                     op, ": ", shown("e", a.e), " does not fit ", shown("q", a.q), "; [M, ",
                     size_of(a.q, 3), "] with M of at least 1 was expected");
   check_parameter_type(op, "e", a.e, a.q);
+}
+
+void check(const char* op, const BiasArguments& a) {
+  const Grid& grid = a.grid;
+  check_at_least(op, grid);
+  check_defined(op, "ux", a.ux);
+  check_defined(op, "uy", a.uy);
+  check_type(op, "ux", a.ux);
+  // N × N numbers are stored: more tokens than this no memory holds.
+  constexpr int64_t kMostTokens = int64_t{1} << 31;
+  const auto fits = [&](const at::Tensor& u, int64_t length) {
+    if (u.dim() != 4 && !(u.dim() == 5 && size_of(u, 0) == 2)) return false;
+    const int64_t patches = size_of(u, -2);
+    return size_of(u, -1) == length && patches % grid.rows == 0 &&
+           patches / grid.rows == grid.cols && patches <= kMostTokens - grid.prefix;
+  };
+  TORCH_CHECK_VALUE(grid.prefix <= kMostTokens && fits(a.ux, grid.cols) && fits(a.uy, grid.rows) &&
+                        a.ux.dim() == a.uy.dim() && a.ux.sym_size(-4) == a.uy.sym_size(-4) &&
+                        a.ux.sym_size(-3) == a.uy.sym_size(-3),
+                    op, ": ", shown("ux", a.ux), " and ", shown("uy", a.uy), " do not fit rows ",
+                    grid.rows, ", cols ", grid.cols, " and prefix ", grid.prefix,
+                    "; [images, heads, rows·cols, cols] and [images, heads, "
+                    "rows·cols, rows], with or without a leading axis of 2, were expected");
+  TORCH_CHECK_TYPE(a.ux.scalar_type() == a.uy.scalar_type(), op, ": ux is ", a.ux.scalar_type(),
+                   " but uy is ", a.uy.scalar_type(), "; vectors of one type were expected");
+  TORCH_CHECK_VALUE(a.ux.device() == a.uy.device(), op, ": ux is on ", a.ux.device(),
+                    " but uy is on ", a.uy.device(), "; move both to one device");
 }
 
 void check_rotary(const char* op, const at::Tensor& x, const Grid& grid, int64_t divisor) {

@@ -17,11 +17,13 @@ namespace {
 
 const TorchExecutor kThreads;
 
-/// Gradients of biases outside the scale are divided by it, so 0 is the plain formulas' business.
+/// Gradients of biases outside the scale are divided by it, so 0 and what float32 can hardly tell
+/// from it are the plain formulas' business.
 bool fused(const Tensor& q, double scale = 1) {
   const auto type = q.scalar_type();
-  return !reference_only() && (type == at::kFloat || type == at::kBFloat16) && scale != 0 &&
-         q.size(3) <= kernels::kMaxHeadSize && q.size(0) > 0;
+  return !reference_only() && (type == at::kFloat || type == at::kBFloat16) &&
+         std::isnormal(static_cast<float>(scale)) && q.size(3) <= kernels::kMaxHeadSize &&
+         q.size(0) > 0;
 }
 
 /// Collects the wanted gradients in the order of the arguments' tensors.

@@ -1,7 +1,10 @@
 #pragma once
 
+#include "sape2/error.h"
+
 #include "ops/arguments.h"
 #include "ops/compat.h"
+#include "ops/internal_checks.h"
 
 #include <torch/library.h>
 
@@ -22,29 +25,32 @@ inline std::string name_of(Form form) {
   return form == Form::none ? "none" : form == Form::distance ? "distance" : "direct";
 }
 
-inline Form form_of(const std::string& name) {
-  return name == "none" ? Form::none : name == "distance" ? Form::distance : Form::direct;
-}
-
-/// The arguments of a backward kernel besides those of its forward kernel.
-struct BackwardInputs {
-  TensorList grads;    ///< of the differentiable outputs
-  TensorList outputs;  ///< all: out, softmax and perhaps kept vectors; ux and uy; or the bias
-  int64_t wanted;      ///< bit i: the gradient of the i-th of `tensors()` is asked for
-
-  /// A bit of `wanted`: dq, dk and dv may be parts of one new tensor. Compiled graphs must be able
-  /// to take each result for a tensor of its own.
-  static constexpr int64_t kMayShare = int64_t{1} << 62;
-
-  bool wants(size_t index) const { return (wanted >> index) & 1; }
-  bool may_share() const { return (wanted & kMayShare) != 0; }
-};
-
 /// The kernels of one back end in the form their schemas ask for. A back end has `forward(a)`,
 /// which returns all outputs, and `backward(inputs, a)`, which returns the wanted gradients in
-/// order, for each kind of arguments.
+/// order, for each kind of arguments. Anybody may call an internal operator by its name, so every
+/// call is checked here, whatever its device, before the back end sees it.
 template <class Backend>
 struct Kernels {
+  /// What `run` gives; what a kernel refuses, with the operator's name.
+  template <class Run>
+  static Tensors named(const char* op, Run run) {
+    try {
+      return run();
+    } catch (const Error& error) {
+      TORCH_CHECK_VALUE(false, op, ": ", error.what());
+    }
+  }
+  template <class Arguments>
+  static Tensors forward(const char* op, const Arguments& a) {
+    if (!AlreadyChecked<Arguments>::holds(a)) check(op, a);
+    return named(op, [&] { return Backend::forward(a); });
+  }
+  template <class Arguments>
+  static Tensors backward(const char* op, const BackwardInputs& in, const Arguments& a) {
+    check_backward(op, in, a);
+    return named(op, [&] { return Backend::backward(in, a); });
+  }
+
   static TwoTensors pair(Tensors outputs) { return {outputs.at(0), outputs.at(1)}; }
   static ThreeTensors three(Tensors outputs) {
     return {outputs.at(0), outputs.at(1), outputs.at(2)};
@@ -54,30 +60,33 @@ struct Kernels {
                                       const OptionalTensor& ux, const OptionalTensor& uy,
                                       int64_t rows, int64_t cols, int64_t prefix, std::string form,
                                       double scale, const OptionalTensor& gain, bool inside) {
-    return pair(Backend::forward(BiasedArguments{q, k, v, or_undefined(ux), or_undefined(uy),
-                                                 Grid{rows, cols, prefix}, form_of(form), scale,
-                                                 or_undefined(gain), inside}));
+    const char* op = "_attention_forward";
+    return pair(forward(
+        op, BiasedArguments{q, k, v, or_undefined(ux), or_undefined(uy), Grid{rows, cols, prefix},
+                            parse_any_form(op, form), scale, or_undefined(gain), inside}));
   }
   static Tensors attention_backward(TensorList grads, TensorList outputs, int64_t wanted,
                                     const Tensor& q, const Tensor& k, const Tensor& v,
                                     const OptionalTensor& ux, const OptionalTensor& uy,
                                     int64_t rows, int64_t cols, int64_t prefix, std::string form,
                                     double scale, const OptionalTensor& gain, bool inside) {
-    return Backend::backward(
-        {grads, outputs, wanted},
+    const char* op = "_attention_backward";
+    return backward(
+        op, {grads, outputs, wanted},
         BiasedArguments{q, k, v, or_undefined(ux), or_undefined(uy), Grid{rows, cols, prefix},
-                        form_of(form), scale, or_undefined(gain), inside});
+                        parse_any_form(op, form), scale, or_undefined(gain), inside});
   }
 
-  static Sape2Arguments gather(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ex,
-                               const Tensor& ey, const Grid& grid, const std::string& mode,
-                               const std::string& span, const std::string& form, double scale,
+  static Sape2Arguments gather(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const Tensor& ex, const Tensor& ey, const Grid& grid,
+                               const std::string& mode, const std::string& span,
+                               const std::string& form, double scale,
                                const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
                                const OptionalTensor& gain, bool inside, int64_t kept) {
     return {VectorArguments{q, k, ex, ey, grid, mode, span, or_undefined(gate_scale),
                             or_undefined(gate_offset)},
             v,
-            form_of(form),
+            parse_form(op, form),
             scale,
             or_undefined(gain),
             inside,
@@ -90,8 +99,9 @@ struct Kernels {
                                     const OptionalTensor& gate_scale,
                                     const OptionalTensor& gate_offset, const OptionalTensor& gain,
                                     bool inside, int64_t kept) {
-    return three(Backend::forward(gather(q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form,
-                                         scale, gate_scale, gate_offset, gain, inside, kept)));
+    const char* op = "_sape2_attention_forward";
+    return three(forward(op, gather(op, q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form,
+                                    scale, gate_scale, gate_offset, gain, inside, kept)));
   }
   static Tensors sape2_backward(TensorList grads, TensorList outputs, int64_t wanted,
                                 const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ex,
@@ -99,19 +109,21 @@ struct Kernels {
                                 std::string mode, std::string span, std::string form, double scale,
                                 const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
                                 const OptionalTensor& gain, bool inside, int64_t kept) {
-    return Backend::backward({grads, outputs, wanted},
-                             gather(q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form, scale,
-                                    gate_scale, gate_offset, gain, inside, kept));
+    const char* op = "_sape2_attention_backward";
+    return backward(op, {grads, outputs, wanted},
+                    gather(op, q, k, v, ex, ey, {rows, cols, prefix}, mode, span, form, scale,
+                           gate_scale, gate_offset, gain, inside, kept));
   }
 
   static TwoTensors cope_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,
                                  double scale) {
-    return pair(Backend::forward(CopeArguments{q, k, v, e, scale}));
+    return pair(forward("_cope_attention_forward", CopeArguments{q, k, v, e, scale}));
   }
   static Tensors cope_backward(TensorList grads, TensorList outputs, int64_t wanted,
                                const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,
                                double scale) {
-    return Backend::backward({grads, outputs, wanted}, CopeArguments{q, k, v, e, scale});
+    return backward("_cope_attention_backward", {grads, outputs, wanted},
+                    CopeArguments{q, k, v, e, scale});
   }
 
   static TwoTensors vectors_forward(const Tensor& q, const Tensor& k, const Tensor& ex,
@@ -119,9 +131,9 @@ struct Kernels {
                                     std::string mode, std::string span,
                                     const OptionalTensor& gate_scale,
                                     const OptionalTensor& gate_offset) {
-    return pair(
-        Backend::forward(VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
-                                         or_undefined(gate_scale), or_undefined(gate_offset)}));
+    return pair(forward("_sape2_vectors_forward",
+                        VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
+                                        or_undefined(gate_scale), or_undefined(gate_offset)}));
   }
   static Tensors vectors_backward(TensorList grads, TensorList outputs, int64_t wanted,
                                   const Tensor& q, const Tensor& k, const Tensor& ex,
@@ -129,20 +141,22 @@ struct Kernels {
                                   std::string mode, std::string span,
                                   const OptionalTensor& gate_scale,
                                   const OptionalTensor& gate_offset) {
-    return Backend::backward({grads, outputs, wanted},
-                             VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
-                                             or_undefined(gate_scale), or_undefined(gate_offset)});
+    return backward("_sape2_vectors_backward", {grads, outputs, wanted},
+                    VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
+                                    or_undefined(gate_scale), or_undefined(gate_offset)});
   }
 
   static Tensor bias_forward(const Tensor& ux, const Tensor& uy, int64_t rows, int64_t cols,
                              int64_t prefix, std::string form) {
-    return Backend::forward(BiasArguments{ux, uy, Grid{rows, cols, prefix}, form_of(form)}).at(0);
+    const char* op = "_bias_forward";
+    return forward(op, BiasArguments{ux, uy, Grid{rows, cols, prefix}, parse_form(op, form)}).at(0);
   }
   static Tensors bias_backward(TensorList grads, TensorList outputs, int64_t wanted,
                                const Tensor& ux, const Tensor& uy, int64_t rows, int64_t cols,
                                int64_t prefix, std::string form) {
-    return Backend::backward({grads, outputs, wanted},
-                             BiasArguments{ux, uy, Grid{rows, cols, prefix}, form_of(form)});
+    const char* op = "_bias_backward";
+    return backward(op, {grads, outputs, wanted},
+                    BiasArguments{ux, uy, Grid{rows, cols, prefix}, parse_form(op, form)});
   }
 
   static void implement_backward(torch::Library& m) {

@@ -97,7 +97,9 @@ Tensor sape2_bias(const Tensor& q, const Tensor& k, const Tensor& ex, const Tens
   const Form bias_form = parse_form(op, form);
   check(op, a);
   const auto vectors = differentiable(a, 2);
-  return differentiable(BiasArguments{vectors[0], vectors[1], grid, bias_form}, 1)[0];
+  const BiasArguments bias{vectors[0], vectors[1], grid, bias_form};
+  check(op, bias);
+  return differentiable(bias, 1)[0];
 }
 
 Tensor cope_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,

@@ -39,7 +39,8 @@ Tensor rotated(const Tensor& x, const Tensor& angles, int64_t prefix) {
 
 Tensor rope(const Tensor& x, int64_t prefix) {
   // One row of patches: the raster index is the column.
-  const Grid grid{1, x.dim() == 4 ? size_of(x, 2) - prefix : 0, prefix};
+  const bool fits = x.defined() && x.dim() == 4 && prefix >= 0;
+  const Grid grid{1, fits ? size_of(x, 2) - prefix : 1, prefix};
   check_rotary("rope", x, grid, 2);
   const auto index = coordinates(grid, x).first;
   return rotated(x, index * frequencies(10000, size_of(x, 3) / 2, x), prefix);

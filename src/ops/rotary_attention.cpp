@@ -53,7 +53,9 @@ class RotaryAttention : public torch::autograd::Function<RotaryAttention> {
   static Tensor forward(Context* context, TensorList given, const Grid& grid, Angles angles) {
     const auto [q, k, v] =
         fused::turned(given[0], given[1], given[2], grid, rotation_of(given, angles));
-    const auto outputs = Dispatched::forward(plain(q, k, v));
+    const auto arguments = plain(q, k, v);
+    const AlreadyChecked<BiasedArguments> checked(arguments);
+    const auto outputs = Dispatched::forward(arguments);
     Tensors saved{q, k, v, outputs[0], outputs[1]};
     bool learnt = false;
     for (const Tensor& f : given.slice(3)) {
