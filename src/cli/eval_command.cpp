@@ -1,6 +1,7 @@
 #include "sape2/data/dataset.h"
 #include "sape2/io/model_file.h"
 #include "sape2/study/confusion_picture.h"
+#include "sape2/study/uncertainty.h"
 #include "sape2/train/evaluate.h"
 #include "sape2/train/run.h"
 
@@ -57,7 +58,8 @@ class EvalCommand : public Command {
         ->type_name("FILE");
     app.add_flag("--json", json_, "Print JSON instead of lines");
     app.footer(
-        "Prints top-1 and top-5 in %, the mean cross-entropy and the number of images.\n"
+        "Prints top-1 and top-5 in %, the mean cross-entropy, the number of images, and how far\n"
+        "top-1 can be trusted on so many images: the 95 % interval of the share (Wilson's).\n"
         "Example: sape2 eval runs/first --data cifar10 --size 48 --confusion confusion.png");
   }
 
@@ -78,8 +80,11 @@ class EvalCommand : public Command {
     if (json_) {
       print_json(terminal, result, dataset);
     } else {
-      terminal.print(fmt::format("top-1 {:.2f}\ntop-5 {:.2f}\nloss {:.4f}\nimages {}",
-                                 100 * result.top1, 100 * result.top5, result.loss, result.images));
+      const study::Interval interval = study::share_interval(result.top1, result.images);
+      terminal.print(fmt::format(
+          "top-1 {:.2f}\ntop-5 {:.2f}\nloss {:.4f}\nimages {}\ninterval {:.2f} to {:.2f}",
+          100 * result.top1, 100 * result.top5, result.loss, result.images, 100 * interval.low,
+          100 * interval.high));
     }
     return kExitSuccess;
   }
@@ -93,6 +98,7 @@ class EvalCommand : public Command {
       const auto begin = matrix.counts.begin() + i * matrix.classes;
       rows.push_back(std::vector<std::int64_t>(begin, begin + matrix.classes));
     }
+    const study::Interval interval = study::share_interval(result.top1, result.images);
     const nlohmann::ordered_json json{{"model", model_file_of(model_).native()},
                                       {"data", dataset.name},
                                       {"split", split_},
@@ -100,6 +106,7 @@ class EvalCommand : public Command {
                                       {"width", dataset.width()},
                                       {"images", result.images},
                                       {"top-1", 100 * result.top1},
+                                      {"top-1 interval", {100 * interval.low, 100 * interval.high}},
                                       {"top-5", 100 * result.top5},
                                       {"loss", result.loss},
                                       {"classes", dataset.class_names},

@@ -1,5 +1,5 @@
-#include "sape2/data/image.h"
 #include "sape2/error.h"
+#include "sape2/explain/prediction_sheet.h"
 #include "sape2/in_quotes.h"
 #include "sape2/study/prediction.h"
 
@@ -23,85 +23,103 @@ constexpr long kMostClasses = 1 << 20;
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const std::string& image, const std::vector<study::Prediction>& predictions) {
+Json json_of(const explain::SeenPicture& seen) {
   Json classes = Json::array();
-  for (const study::Prediction& prediction : predictions) {
+  for (const study::Prediction& prediction : seen.predictions) {
     classes.push_back({{"class", prediction.name},
                        {"index", prediction.index},
                        {"probability", prediction.probability}});
   }
-  return {{"image", image}, {"predictions", std::move(classes)}};
+  Json json{{"image", seen.picture.name}, {"predictions", std::move(classes)}};
+  if (!seen.picture.label.empty()) json["label"] = seen.picture.label;
+  return json;
 }
 
 class PredictCommand : public Command {
  public:
   std::string name() const override { return "predict"; }
-  std::string summary() const override { return "Say what a model sees in PNG or JPEG files"; }
+  std::string summary() const override { return "Say what a model sees in images"; }
 
   void declare(CLI::App& app) override {
     app.add_option("model", model_, "A model file, or the folder of a run")
         ->type_name("MODEL")
         ->required();
-    app.add_option("images", images_, "PNG or JPEG files")->type_name("IMAGE…")->required();
+    app.add_option("images", images_,
+                   "PNG or JPEG files, or images of a data set: cifar10:test:42, cifar10:test:0-11")
+        ->type_name("IMAGE…")
+        ->required();
     app.add_option("--top", top_, "Classes to name (default: 5)")
         ->check(whole_number(1, kMostClasses))
         ->type_name("K");
     app.add_option("--size", size_, "Scale images to N×N (default: the size trained at)")
         ->check(whole_number(1, kLargestImage))
         ->type_name("N");
+    app.add_option("--sheet", sheet_, "Also draw a contact sheet: .png, .svg or .pdf")
+        ->type_name("FILE");
+    app.add_option("--root", root_, "Folder to look for the data set in")->type_name("PATH");
     app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
     app.add_flag("--json", json_, "Print JSON instead of text");
     app.footer(
         "Each image is scaled to cover the size the model was trained at, and its middle is used.\n"
-        "Example: sape2 predict runs/first cat.jpg dog.png --top 3");
+        "If the true class of an image is known, the sheet shows which answers are right.\n\n"
+        "  sape2 predict runs/first cat.jpg dog.png --top 3\n"
+        "  sape2 predict runs/first cifar10:test:0-11 --sheet twelve.png");
   }
 
   int run(Terminal& terminal) override {
+    if (!sheet_.empty()) explain::figure_format(sheet_);
     const auto model = load_model_argument(model_, device_);
-    int exit_code = kExitSuccess;
-    Json results = Json::array();
-    for (const std::string& path : images_) {
-      std::vector<study::Prediction> predictions;
+    bool any_failed = false;
+    std::vector<explain::SeenPicture> seen;
+    explain::PictureSource source(root_);
+    for (const std::string& name : images_) {
       try {
-        predictions = look(*model, path);
+        for (explain::Picture& picture : source.find(name)) {
+          auto predictions = look(*model, picture);
+          seen.push_back({std::move(picture), std::move(predictions)});
+          if (!json_) print(terminal, seen.back());
+        }
       } catch (const Error& error) {
         // One bad file does not keep the others from being looked at.
         std::fflush(stdout);
         std::fprintf(stderr, "sape2: %s\n", printable(error.what()).c_str());
-        exit_code = kExitFailure;
-        continue;
-      }
-      if (json_) {
-        results.push_back(json_of(path, predictions));
-      } else {
-        print(terminal, path, predictions);
+        any_failed = true;
       }
     }
-    if (json_) terminal.print(results.dump(2, ' ', false, Json::error_handler_t::replace));
-    return exit_code;
+    const std::string count = explain::count_text(seen);
+    if (!json_ && !count.empty()) terminal.print("\n" + count);
+    if (json_) {
+      Json results = Json::array();
+      for (const explain::SeenPicture& one : seen) results.push_back(json_of(one));
+      terminal.print(results.dump(2, ' ', false, Json::error_handler_t::replace));
+    }
+    if (!sheet_.empty() && !seen.empty()) {
+      explain::write_prediction_sheet(sheet_, "What " + model_name_of(model_) + " sees", seen);
+      if (!json_) terminal.print("wrote " + sheet_);
+    }
+    return any_failed ? kExitFailure : kExitSuccess;
   }
 
  private:
-  std::vector<study::Prediction> look(nn::ViT& model, const std::string& path) const {
-    const data::Image image = data::read_image(path);
+  std::vector<study::Prediction> look(nn::ViT& model, const explain::Picture& picture) const {
     try {
-      return study::predict(model, image, top_, size_);
+      return study::predict(model, picture.image, top_, size_);
     } catch (const Error& error) {
-      throw Error(in_quotes(path) + ": " + error.what());
+      throw Error(in_quotes(picture.name) + ": " + error.what());
     }
   }
 
-  static void print(const Terminal& terminal, const std::string& path,
-                    const std::vector<study::Prediction>& predictions) {
-    terminal.heading(path);
+  static void print(const Terminal& terminal, const explain::SeenPicture& seen) {
+    const explain::Picture& picture = seen.picture;
+    terminal.heading(picture.label.empty() ? picture.name : picture.name + ", " + picture.label);
     std::vector<std::vector<std::string>> rows;
-    for (const study::Prediction& prediction : predictions) {
+    for (const study::Prediction& prediction : seen.predictions) {
       rows.push_back({fmt::format("{:6.2f} %", 100 * prediction.probability), prediction.name});
     }
     terminal.table(rows);
   }
 
-  std::string model_, device_ = "cpu";
+  std::string model_, sheet_, root_, device_ = "cpu";
   std::vector<std::string> images_;
   std::int64_t top_ = 5, size_ = 0;
   bool json_ = false;

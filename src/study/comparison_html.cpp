@@ -32,6 +32,7 @@ th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(
 th:first-child, td:first-child, td.words, th.words { text-align: left; }
 th { font-weight: 600; }
 td.best { font-weight: 700; }
+.verdict { max-width: 48rem; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem;
   margin-top: 1.5rem; }
@@ -134,12 +135,17 @@ std::string table(const Comparison& comparison) {
   return html + "</tbody></table></div>\n";
 }
 
+std::string verdict(const Comparison& comparison) {
+  const std::string text = report_verdict(comparison);
+  return text.empty() ? "" : "<p class=\"verdict\">" + escaped_html(text) + "</p>\n";
+}
+
 }  // namespace
 
 std::string html_report(const Comparison& comparison) {
   return kHead + colour_rules() + "</style></head>\n<body>\n" +
          "<h1>Position encodings compared</h1>\n<p>" + escaped_html(report_caption(comparison)) +
-         "</p>\n" + table(comparison) + charts(comparison) +
+         "</p>\n" + table(comparison) + verdict(comparison) + charts(comparison) +
          "<footer>Written by sape2 compare. Bands span the least and the largest of the seeds; "
          "results.json beside this file holds every figure.</footer>\n</body></html>\n";
 }

@@ -1,5 +1,7 @@
+#include "sape2/error.h"
 #include "sape2/study/comparison_report.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace sape2::study {
@@ -57,13 +59,79 @@ Json json_of(const RowResult& row) {
       {"runs", std::move(runs)}};
 }
 
+// Of a figure in %.
+double share_from(const Json& json) {
+  return json.get<double>() / 100;
+}
+
+std::optional<double> figure_from(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<double>());
+}
+
+train::EpochRecord epoch_from(const Json& json) {
+  train::EpochRecord record{.epoch = json.at("epoch"), .train_loss = json.at("train_loss")};
+  if (json.contains("top-1")) {
+    record.test = train::TestRecord{.loss = json.at("test_loss"),
+                                    .top1 = share_from(json.at("top-1")),
+                                    .top5 = share_from(json.at("top-5"))};
+  }
+  return record;
+}
+
+RunResult run_from(const Json& json) {
+  RunResult run{.seed = json.at("seed"),
+                .top1 = share_from(json.at("top-1")),
+                .top5 = share_from(json.at("top-5")),
+                .loss = json.at("loss"),
+                .best_top1 = share_from(json.at("best top-1")),
+                .seconds = json.at("seconds"),
+                .images_per_second = json.at("images/s"),
+                .peak_bytes = json.at("peak bytes")};
+  for (const Json& epoch : json.at("epochs")) run.epochs.push_back(epoch_from(epoch));
+  return run;
+}
+
+RowResult row_from(const Json& json) {
+  RowResult row;
+  row.row.encoding = nn::EncodingSpec::parse(json.at("encoding").get<std::string>());
+  row.row.note = json.at("note");
+  row.row.published = {figure_from(json.at("paper").at("top-1")),
+                       figure_from(json.at("paper").at("top-5"))};
+  row.parameters = json.at("parameters");
+  for (const Json& run : json.at("runs")) row.runs.push_back(run_from(run));
+  return row;
+}
+
 }  // namespace
+
+Comparison comparison_from_json(std::string_view text, std::string_view source) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  try {
+    Comparison comparison;
+    ComparisonPlan& plan = comparison.plan;
+    plan.model = json.at("model");
+    plan.recipe = json.at("recipe");
+    plan.seeds = json.at("seeds");
+    for (const Json& row : json.at("rows")) {
+      comparison.rows.push_back(row_from(row));
+      plan.rows.push_back(comparison.rows.back().row);
+    }
+    plan.common = train::run_config_from_json(json.at("configuration").dump(), source);
+    comparison.finished = json.at("finished");
+    return comparison;
+  } catch (const Json::exception&) {
+    throw Error(fmt::format(
+        "{}: this is no results.json of a comparison; give one that `sape2 compare` wrote",
+        source));
+  }
+}
 
 std::string json_report(const Comparison& comparison) {
   Json rows = Json::array();
   for (const RowResult& row : comparison.rows) rows.push_back(json_of(row));
   const ComparisonPlan& plan = comparison.plan;
   const Json json{{"caption", report_caption(comparison)},
+                  {"verdict", report_verdict(comparison)},
                   {"finished", comparison.finished},
                   {"model", plan.model},
                   {"recipe", plan.recipe},

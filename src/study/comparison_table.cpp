@@ -49,15 +49,6 @@ std::string published(const std::optional<double>& figure) {
   return figure ? fmt::format("{:.2f}", *figure) : kNothing;
 }
 
-// In groups of three digits.
-std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<std::size_t>(i), 1, ',');
-  }
-  return digits;
-}
-
 std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -74,6 +65,14 @@ Spread spread_of(const std::vector<double>& values) {
   for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
   spread.deviation = std::sqrt(squares / (count - 1));
   return spread;
+}
+
+std::string grouped_digits(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto i = static_cast<std::ptrdiff_t>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<std::size_t>(i), 1, ',');
+  }
+  return digits;
 }
 
 ReportTable report_table(const Comparison& comparison) {
@@ -101,7 +100,7 @@ ReportTable report_table(const Comparison& comparison) {
     cells.push_back(cell(row, &RunResult::best_top1, kPercent, 2));
     cells.push_back(cell(row, &RunResult::top5, kPercent, 2));
     if (top5) cells.push_back(published(row.row.published.top5));
-    cells.push_back(grouped(row.parameters));
+    cells.push_back(grouped_digits(row.parameters));
     cells.push_back(duration(row));
     cells.push_back(
         row.runs.empty()
@@ -118,9 +117,10 @@ ReportTable report_table(const Comparison& comparison) {
 std::string report_caption(const Comparison& comparison) {
   const ComparisonPlan& plan = comparison.plan;
   const train::RunConfig& common = plan.common;
-  std::string images = common.data.train_images > 0 ? fmt::format(" (the first {} training images)",
-                                                                  grouped(common.data.train_images))
-                                                    : "";
+  std::string images =
+      common.data.train_images > 0
+          ? fmt::format(" (the first {} training images)", grouped_digits(common.data.train_images))
+          : "";
   std::string text = fmt::format(
       "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. Accuracy is that of the last epoch on the "
       "test images{}.",
@@ -150,7 +150,8 @@ std::string markdown_report(const Comparison& comparison) {
   for (std::size_t i = 0; i < table.header.size(); ++i) text += "---|";
   text += "\n";
   for (const auto& row : table.rows) text += line(row);
-  return text;
+  const std::string verdict = report_verdict(comparison);
+  return verdict.empty() ? text : text + "\n" + verdict + "\n";
 }
 
 void write_reports(const Comparison& comparison, const std::filesystem::path& folder) {

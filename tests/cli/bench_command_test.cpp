@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <fstream>
 
 namespace sape2::cli::test {
@@ -37,6 +38,21 @@ TEST(BenchAttention, WritesARowForEachCase) {
   EXPECT_EQ(rows[0]["dtype"], "float32");
   EXPECT_GT(rows[0]["fused_ms"].get<double>(), 0);
   EXPECT_GT(rows[0]["plain_ms"].get<double>(), 0);
+}
+
+// A round takes microseconds; an unhurried benchmark goes on for 3 seconds in each of two
+// processes.
+TEST(BenchAttention, EndsInTheTimeItIsGiven) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = run_sape2(tiny_benchmark({"--encodings", "sape2-k", "--seconds", "0.1"}));
+  const std::chrono::duration<double> hurried = std::chrono::steady_clock::now() - begin;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("reference"), std::string::npos) << outcome.out;
+  const auto again = std::chrono::steady_clock::now();
+  run_sape2(tiny_benchmark({"--encodings", "sape2-k"}));
+  const std::chrono::duration<double> usual = std::chrono::steady_clock::now() - again;
+  EXPECT_LT(hurried.count() + 1.5, usual.count());
+  expect_mistake(run_sape2(tiny_benchmark({"--seconds", "0"})), 2, "--seconds");
 }
 
 TEST(BenchAttention, MistakesGetOneSentence) {

@@ -56,8 +56,20 @@ TEST(Eval, PrintsOneLineAFigure) {
   std::string name;
   double value = 0;
   std::vector<std::string> names;
-  while (lines >> name >> value) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"top-1", "top-5", "loss", "images"})) << outcome.out;
+  double top1 = 0, low = -1, high = -1;
+  while (lines >> name >> value) {
+    names.push_back(name);
+    if (name == "top-1") top1 = value;
+    if (name == "interval") {
+      low = value;
+      lines >> name >> high;
+    }
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"top-1", "top-5", "loss", "images", "interval"}))
+      << outcome.out;
+  EXPECT_LE(low, top1);
+  EXPECT_LE(top1, high);
+  EXPECT_GT(high - low, 10) << "fifty images tell little";
 }
 
 TEST(Eval, TakesARunFolderAndOtherSizesAndGivesJson) {
@@ -75,6 +87,8 @@ TEST(Eval, TakesARunFolderAndOtherSizesAndGivesJson) {
     right += result["confusion"][i][i].get<std::int64_t>();
   }
   EXPECT_EQ(counted, 20);
+  EXPECT_LE(result["top-1 interval"][0], result["top-1"]);
+  EXPECT_GE(result["top-1 interval"][1], result["top-1"]);
   EXPECT_NEAR(result["top-1"].get<double>(), 100 * static_cast<double>(right) / 20, 1e-9);
 }
 
@@ -127,6 +141,26 @@ TEST(Predict, NamesTheClassesOfEveryImage) {
   EXPECT_EQ(result[0]["predictions"].size(), 2u);
   EXPECT_EQ(result[0]["predictions"], result[1]["predictions"]);
   EXPECT_GE(result[0]["predictions"][0]["probability"], result[0]["predictions"][1]["probability"]);
+}
+
+TEST(Predict, TakesImagesOfADataSetAndDrawsASheet) {
+  if (!SAPE2_HAVE_DRAWING) GTEST_SKIP() << "this build cannot draw";
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  const auto sheet = folder / "sheet.png";
+  const Outcome outcome =
+      run_sape2({"predict", model, "shapes:test:0-11", "--top", "1", "--sheet", sheet});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(is_png(sheet));
+  EXPECT_NE(outcome.out.find("shapes:test:11, "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(" of 12 "), std::string::npos) << outcome.out;
+
+  const json result =
+      json::parse(run_sape2({"predict", model, "shapes:test:3", "--json", "--top", "1"}).out);
+  const auto shapes = data::make_shapes({.split = data::Split::test, .count = 4}).dataset;
+  const auto label = static_cast<std::size_t>(shapes.labels[3].item<std::int64_t>());
+  EXPECT_EQ(result[0]["label"], shapes.class_names[label]);
+  expect_mistake(run_sape2({"predict", model, "shapes:test:0", "--sheet", "sheet.bmp"}), 1, ".svg");
 }
 
 TEST(Predict, GivesEachBadFileASentenceAndGoesOn) {
@@ -279,6 +313,44 @@ TEST(Compare, EndsWithTheTableAndTheReport) {
   const Outcome second = run_sape2(tiny_comparison(folder / "out"));
   ASSERT_EQ(second.exit_code, 0) << second.err;
   EXPECT_NE(second.out.find("trained before"), std::string::npos) << second.out;
+}
+
+TEST(Compare, WritesTheReportOfResultsAnew) {
+  const ScratchFolder folder;
+  ASSERT_EQ(run_sape2(tiny_comparison(folder / "out")).exit_code, 0);
+  const auto results = folder / "out/results.json";
+  const Outcome again = run_sape2({"compare", "--from", results, "--out", folder / "again"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE(again.out.find("This training is short"), std::string::npos) << again.out;
+  const auto text = [](const fs::path& file) {
+    std::ostringstream whole;
+    whole << std::ifstream(file).rdbuf();
+    return whole.str();
+  };
+  for (const char* name : {"table.md", "results.json", "report.html"}) {
+    EXPECT_EQ(text(folder / "again" / name), text(folder / "out" / name)) << name;
+  }
+  expect_mistake(run_sape2({"compare", "--from", results, "--out", folder / "x", "--epochs", "3"}),
+                 2, "--epochs");
+  expect_mistake(run_sape2({"compare", "--from", folder / "none", "--out", folder / "x"}), 1,
+                 "none");
+  expect_mistake(run_sape2({"compare", "--from", folder.path(), "--out", folder / "x"}), 1,
+                 "cannot read");
+  std::ofstream(folder / "torn.json") << "{";
+  expect_mistake(run_sape2({"compare", "--from", folder / "torn.json", "--out", folder / "x"}), 1,
+                 "no results.json");
+  EXPECT_FALSE(fs::exists(folder / "x")) << "a mistake must leave nothing behind";
+}
+
+// What ./demo shows: the tables of results/encodings.md.
+TEST(Compare, ReadsTheResultsThatShip) {
+  const ScratchFolder folder;
+  for (const auto& file : fs::directory_iterator(SAPE2_RESULTS_DIR)) {
+    if (file.path().extension() != ".json" || file.path().stem() == "probes") continue;
+    SCOPED_TRACE(file.path());
+    const Outcome outcome = run_sape2({"compare", "--from", file.path(), "--out", folder / "out"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
 }
 
 TEST(Compare, AnswersMistakesWithASentence) {

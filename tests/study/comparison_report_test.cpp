@@ -1,5 +1,9 @@
 #include "sape2/study/comparison_report.h"
 
+#include "sape2/study/uncertainty.h"
+
+#include "io/error_text.h"
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -96,11 +100,107 @@ TEST(Report, HtmlStandsAloneAndTrustsNoName) {
   EXPECT_EQ(html.find("nan"), std::string::npos);
 }
 
+TEST(Report, JsonIsReadBackWhole) {
+  const std::string text = json_report(two_rows());
+  const Comparison back = comparison_from_json(text, "results.json");
+  EXPECT_EQ(json_report(back), text);
+  EXPECT_EQ(html_report(back), html_report(two_rows()));
+  EXPECT_EQ(back.plan.rows.size(), 2u);
+}
+
+TEST(Report, WhatIsNoJsonOfAComparisonIsRefused) {
+  const std::string whole = json_report(two_rows());
+  auto without_rows = nlohmann::json::parse(whole);
+  without_rows.erase("rows");
+  auto odd = nlohmann::json::parse(whole);
+  odd["rows"][0]["runs"][0]["top-1"] = "high";
+  for (const std::string& text :
+       {std::string(), std::string("[]"), whole.substr(0, 900), without_rows.dump(), odd.dump()}) {
+    const std::string error =
+        io::test::error_text([&] { comparison_from_json(text, "\"results.json\""); });
+    EXPECT_TRUE(error.starts_with("\"results.json\": this is no results.json")) << error;
+  }
+}
+
 TEST(Report, IsWrittenBeforeAnyRunHasEnded) {
   Comparison comparison = two_rows();
   for (RowResult& row : comparison.rows) row.runs.clear();
   EXPECT_EQ(cell(report_table(comparison), 0, "top-1 %"), "–");
   EXPECT_EQ(html_report(comparison).find("nan"), std::string::npos);
+  EXPECT_EQ(report_verdict(comparison), "");
+}
+
+// Rows of one data set, each with its runs' top-1 in %.
+Comparison ranking(const std::vector<std::pair<std::string, std::vector<double>>>& rows) {
+  Comparison comparison;
+  comparison.plan.common.data.name = "cifar10";
+  comparison.plan.common.recipe.epochs = 50;
+  for (const auto& [encoding, accuracies] : rows) {
+    RowResult row{{nn::EncodingSpec::parse(encoding)}, 1, {}};
+    for (const double accuracy : accuracies) row.runs.push_back(run_with(0, accuracy / 100));
+    comparison.rows.push_back(row);
+  }
+  return comparison;
+}
+
+void expect_says(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
+}
+
+TEST(Verdict, TellsALeadFromChance) {
+  const std::string text = report_verdict(ranking({{"ape", {81.42, 81.60}},
+                                                   {"sape2-rel-k[gates=open]", {87.63, 88.02}},
+                                                   {"sape2-rel-k", {87.70, 88.03}}}));
+  expect_says(text, "sape2-rel-k has the highest accuracy, 87.87 %.");
+  expect_says(text, "ahead of ape (6.36) by that many points");
+  expect_says(text, "From sape2-rel-k[gates=open] (0.04) it cannot be told");
+  EXPECT_EQ(text.find("One run"), std::string::npos) << text;
+  EXPECT_EQ(text.find("short"), std::string::npos) << text;
+}
+
+TEST(Verdict, SeedsThatDifferALotHideALead) {
+  const auto rows = [](double spread) {
+    return ranking({{"ape", {80 - spread, 80 + spread}}, {"rope2d", {84 - spread, 84 + spread}}});
+  };
+  expect_says(report_verdict(rows(0.1)), "ahead of ape");
+  expect_says(report_verdict(rows(2)), "From ape (4.00) it cannot be told");
+}
+
+// The table ./demo --train makes: what it cannot say matters more than its order.
+TEST(Verdict, FewImagesAndOneShortRunRankNothing) {
+  Comparison comparison = ranking({{"rope2d", {41.5}}, {"sape2-rel-k", {38.1}}, {"ape", {31}}});
+  comparison.plan.common.data.train_images = 8000;
+  comparison.plan.common.data.test_images = 1000;
+  comparison.plan.common.recipe.epochs = 4;
+  const std::string text = report_verdict(comparison);
+  expect_says(text, "ahead of ape (10.50)");
+  expect_says(text, "From sape2-rel-k (3.40) it cannot be told");
+  expect_says(text, "up to 4.3 points may come from other test images than these 1,000");
+  expect_says(text, "One run of each");
+  expect_says(text, "This training is short (32,000 images seen by each)");
+}
+
+TEST(Verdict, StandsInEveryReport) {
+  const Comparison comparison = ranking({{"ape", {80, 81}}, {"rope2d", {90, 91}}});
+  const std::string verdict = report_verdict(comparison);
+  ASSERT_FALSE(verdict.empty());
+  expect_says(markdown_report(comparison), verdict);
+  expect_says(html_report(comparison), verdict);
+  EXPECT_EQ(nlohmann::json::parse(json_report(comparison))["verdict"], verdict);
+}
+
+TEST(Uncertainty, IntervalsAreThoseOfTheTables) {
+  // Wilson's interval for 81 of 263, a textbook example: 0.255 to 0.366.
+  const Interval interval = share_interval(81.0 / 263, 263);
+  EXPECT_NEAR(interval.low, 0.2553, 5e-4);
+  EXPECT_NEAR(interval.high, 0.3662, 5e-4);
+  EXPECT_LT(share_interval(1, 20).low, 0.9);
+  EXPECT_EQ(share_interval(1, 20).high, 1);
+  EXPECT_EQ(share_interval(0, 20).low, 0);
+  EXPECT_NEAR(share_margin(0.5, 0.5, 1000), 1.96 * std::sqrt(0.5 / 1000), 1e-5);
+  // Deviations of √2 in both groups, two degrees of freedom: t = 4.303 times √2.
+  EXPECT_NEAR(mean_margin({{1, 3}, {4, 6}}, 0, 1), 4.303 * std::sqrt(2.0), 1e-6);
+  EXPECT_TRUE(std::isinf(mean_margin({{1}, {4}}, 0, 1)));
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ namespace {
 constexpr std::int64_t kMostHeadSize = 256;
 constexpr int kProductSide = 1536;
 constexpr double kProductMilliseconds = 600;
+constexpr double kMostSeconds = 86400;
+// What it takes to load the program once more, for a path that is measured in a process of its own.
+constexpr double kStartMilliseconds = 500;
 
 class AttentionBenchmark : public Command {
  public:
@@ -59,6 +62,12 @@ class AttentionBenchmark : public Command {
     app.add_option("--repetitions", patience_.rounds, "Least number of timed rounds (default: 5)")
         ->check(whole_number(1, 100000))
         ->type_name("N");
+    app.add_option(
+           "--seconds", seconds_,
+           "On a CPU: about how long to measure, all cases together, but never fewer rounds "
+           "than --repetitions (default: 3 to 4 for each case)")
+        ->check(CLI::Range(0.001, kMostSeconds))
+        ->type_name("S");
     app.add_flag("--no-reference", no_reference_, "Leave out the slow reference");
     app.add_option("--json", json_, "Write the rows to this file too")->type_name("FILE");
     // How the benchmark measures one path in a process of its own.
@@ -67,6 +76,7 @@ class AttentionBenchmark : public Command {
 
   int run(Terminal& terminal) override {
     const auto cases = wanted_cases();
+    if (seconds_ > 0) patience_.milliseconds = milliseconds_a_path(cases.size());
     if (!measure_.empty()) {
       const auto path = measure_ == "plain" ? AttentionPath::plain : AttentionPath::reference;
       terminal.print(to_json(measure_path(cases.at(0), path, patience_)));
@@ -83,6 +93,15 @@ class AttentionBenchmark : public Command {
   }
 
  private:
+  // The time asked for, shared out: each case is measured once in this process and once in each
+  // process of its own.
+  double milliseconds_a_path(std::size_t cases) const {
+    if (!measure_.empty()) return 1000 * seconds_;
+    const int children = no_reference_ ? 1 : 2;
+    const double a_case = 1000 * seconds_ / static_cast<double>(cases);
+    return std::max(1.0, (a_case - children * kStartMilliseconds) / (1 + children));
+  }
+
   bool is_cpu() const { return device_ == "cpu"; }
 
   std::string measure_on_cpu(const Terminal& terminal, const std::vector<AttentionCase>& cases) {
@@ -95,7 +114,8 @@ class AttentionBenchmark : public Command {
       }
     }
     const BlasLibrary blas = find_blas_library();
-    print_report(terminal, rows, blas, matrix_product_gflops(kProductSide, kProductMilliseconds));
+    print_report(terminal, rows, blas, matrix_product_gflops(kProductSide, kProductMilliseconds),
+                 !no_reference_);
     return report_json(rows, blas);
   }
 
@@ -151,6 +171,7 @@ class AttentionBenchmark : public Command {
   std::vector<std::string> passes_ = {"forward+backward"};
   std::string device_ = "cpu";
   Patience patience_;
+  double seconds_ = 0;  // 0: as patient as usual
   bool no_reference_ = false;
   std::string json_;
   std::string measure_;

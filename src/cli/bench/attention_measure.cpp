@@ -36,7 +36,8 @@ std::vector<std::string> arguments_for(const AttentionCase& wanted, const char* 
           "--passes",      wanted.pass(),
           "--encodings",   wanted.encoding.to_string(),
           "--threads",     std::to_string(threads),
-          "--repetitions", std::to_string(patience.rounds)};
+          "--repetitions", std::to_string(patience.rounds),
+          "--seconds",     std::to_string(patience.milliseconds / 1000)};
 }
 
 std::optional<Measured> measured_elsewhere(const AttentionCase& wanted, const char* path,

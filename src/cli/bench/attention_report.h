@@ -12,7 +12,7 @@ namespace sape2::cli {
 
 /// The table that people read, and the rows that machines read.
 void print_report(const Terminal& terminal, const std::vector<AttentionRow>& rows,
-                  const BlasLibrary& blas, double gflops);
+                  const BlasLibrary& blas, double gflops, bool with_reference);
 std::string report_json(const std::vector<AttentionRow>& rows, const BlasLibrary& blas);
 
 /// What such a row says of the case itself, on any device.

@@ -20,8 +20,6 @@
 #include <cstring>
 #include <map>
 
-extern char** environ;
-
 namespace sape2::data {
 namespace fs = std::filesystem;
 namespace {

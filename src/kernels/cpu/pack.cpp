@@ -23,14 +23,14 @@ HWY_INLINE std::ptrdiff_t bytes_of(DType dtype) {
 
 HWY_INLINE float float_of(Bits bits) {
   const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  float value;
+  float value = 0;
   hwy::CopyBytes<4>(&wide, &value);
   return value;
 }
 
 /// Rounds to nearest, ties to even; a NaN stays one.
 HWY_INLINE Bits bfloat16_of(float value) {
-  std::uint32_t bits;
+  std::uint32_t bits = 0;
   hwy::CopyBytes<4>(&value, &bits);
   if (value != value) return 0x7FC0;
   return static_cast<Bits>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);

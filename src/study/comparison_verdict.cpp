@@ -1,0 +1,150 @@
+#include "sape2/data/dataset.h"
+#include "sape2/study/comparison_report.h"
+#include "sape2/study/uncertainty.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sape2::study {
+namespace {
+
+// Training that has seen fewer images than this (20 epochs of 50,000) is called short: curves of
+// different encodings still cross.
+constexpr double kShortTraining = 1e6;
+
+struct Candidate {
+  std::string name;
+  std::vector<double> top1;  // of every run, in %
+  double mean = 0;
+};
+
+std::vector<Candidate> ranked_rows(const Comparison& comparison) {
+  std::vector<Candidate> rows;
+  for (const RowResult& row : comparison.rows) {
+    if (row.runs.empty()) continue;
+    Candidate candidate{row.row.encoding.to_string(), {}};
+    for (const RunResult& run : row.runs) candidate.top1.push_back(100 * run.top1);
+    candidate.mean = spread_of(candidate.top1).mean;
+    rows.push_back(std::move(candidate));
+  }
+  std::ranges::stable_sort(rows, std::ranges::greater{}, &Candidate::mean);
+  return rows;
+}
+
+const data::DatasetInfo* known_dataset(const std::string& name) {
+  const auto& all = data::known_datasets();
+  const auto found = std::ranges::find(all, name, &data::DatasetInfo::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+// 0: not known.
+std::int64_t test_images(const train::DataConfig& data) {
+  const data::DatasetInfo* info = known_dataset(data.name);
+  const std::int64_t all = info == nullptr ? 0 : info->test_images;
+  return data.test_images > 0 ? data.test_images : all;
+}
+
+std::int64_t images_seen(const train::RunConfig& config) {
+  const data::DatasetInfo* info = known_dataset(config.data.name);
+  const std::int64_t all = info == nullptr ? 0 : info->train_images;
+  const std::int64_t images = config.data.train_images > 0 ? config.data.train_images : all;
+  return images * config.recipe.epochs * config.recipe.passes;
+}
+
+// "a", "a and b", "a, b and c"
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " and " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
+class Verdict {
+ public:
+  explicit Verdict(const Comparison& comparison)
+      : config_(comparison.plan.common),
+        rows_(ranked_rows(comparison)),
+        images_(test_images(config_.data)) {
+    for (const Candidate& row : rows_) groups_.push_back(row.top1);
+    seeds_known_ = std::ranges::any_of(groups_, [](const auto& group) { return group.size() > 1; });
+  }
+
+  std::string text() const {
+    if (rows_.size() < 2) return "";
+    return leader() + reach() + caveats();
+  }
+
+ private:
+  // What the leader has to be ahead of a row by, in points.
+  double margin(std::size_t row) const {
+    const double by_images =
+        images_ > 0 ? 100 * share_margin(rows_[0].mean / 100, rows_[row].mean / 100, images_) : 0;
+    const double by_seeds = seeds_known_ ? mean_margin(groups_, 0, row) : 0;
+    return std::hypot(by_images, by_seeds);
+  }
+
+  std::string leader() const {
+    std::vector<std::string> behind, alike;
+    for (std::size_t i = 1; i < rows_.size(); ++i) {
+      const double points = rows_[0].mean - rows_[i].mean;
+      const bool clear = points > margin(i);
+      (clear ? behind : alike).push_back(fmt::format("{} ({:.2f})", rows_[i].name, points));
+    }
+    std::string text =
+        fmt::format("{} has the highest accuracy, {:.2f} %.", rows_[0].name, rows_[0].mean);
+    if (!behind.empty()) text += " It is ahead of " + listed(behind) + " by that many points.";
+    if (!alike.empty()) {
+      text += fmt::format(" From {} it cannot be told: the difference is within chance.",
+                          listed(alike));
+    }
+    return text;
+  }
+
+  std::string reach() const {
+    double largest = 0;
+    for (std::size_t i = 1; i < rows_.size(); ++i) largest = std::max(largest, margin(i));
+    if (largest <= 0) return "";
+    std::string cause = seeds_known_ ? "other seeds" : "";
+    if (images_ > 0) {
+      if (seeds_known_) cause += " or ";
+      cause += fmt::format("other test images than these {}", grouped_digits(images_));
+    }
+    return fmt::format(" A difference of up to {:.1f} points may come from {} (95 % intervals).",
+                       largest, cause);
+  }
+
+  std::string caveats() const {
+    std::string text;
+    if (!seeds_known_) {
+      text +=
+          " One run of each: what another seed would change is not measured; --seeds 3 or more "
+          "tells.";
+    }
+    const auto seen = static_cast<double>(images_seen(config_));
+    if (seen > 0 && seen < kShortTraining) {
+      text += fmt::format(
+          " This training is short ({} images seen by each): it shows that all of them "
+          "learn, not which one is best in the end.",
+          grouped_digits(images_seen(config_)));
+    }
+    return text;
+  }
+
+  const train::RunConfig& config_;
+  std::vector<Candidate> rows_;
+  std::vector<std::vector<double>> groups_;  // their accuracies alone
+  std::int64_t images_;
+  bool seeds_known_ = false;
+};
+
+}  // namespace
+
+std::string report_verdict(const Comparison& comparison) {
+  return Verdict(comparison).text();
+}
+
+}  // namespace sape2::study
