@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from sape2.nn import Attention, ViT
 
 
-def small(encoding: str = "sape2-rel-k", **options: Any) -> ViT:
-    model = ViT("vit-micro", encoding=encoding, depth=2, width=48, heads=3, classes=5, **options)
+def small(encoding: str = "sape2-rel-k", depth: int = 2) -> ViT:
+    model = ViT("vit-micro", encoding=encoding, depth=depth, width=48, heads=3, classes=5)
     lively(model)
     return model
 
@@ -36,7 +36,7 @@ def test_compiled_whole_for_any_number_of_images(encoding: str) -> None:
     from torch._dynamo.testing import CompileCounterWithBackend
 
     torch._dynamo.reset()
-    model, counter = small(encoding), CompileCounterWithBackend("aot_eager")
+    model, counter = small(encoding, depth=1), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     for images in (4, 3, 7):
         x = torch.randn(images, 3, 32, 32)
@@ -55,13 +55,13 @@ def test_compiled_whole_for_other_grids(encoding: str) -> None:
     from torch._dynamo.testing import CompileCounterWithBackend
 
     torch._dynamo.reset()
-    model, counter = small(encoding), CompileCounterWithBackend("aot_eager")
+    model, counter = small(encoding, depth=1), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     for _ in range(2):
-        for size in ((32, 32), (24, 40), (48, 32)):
+        for size in ((32, 32), (24, 40)):
             x = torch.randn(2, 3, *size)
             torch.testing.assert_close(compiled(x), model(x), rtol=0, atol=1e-5)
-    assert counter.frame_count <= 3
+    assert counter.frame_count <= 2
 
 
 @needs_torch_2
