@@ -5,6 +5,7 @@
 - `sape2.patch`: any of the encodings in a model of timm or transformers that exists already
 - `sape2.accelerate`: SAM, ViTDet and MViTv2 without a stored bias; `sape2.report`: what is fused in a model
 - `sape2.load`, `sape2.save`: model files of the `sape2` program
+- `sape2.onnx`: models as ONNX files
 - `sape2.encodings`: every position encoding and its options
 
 >>> import torch, sape2
@@ -16,6 +17,7 @@ torch.Size([2, 37, 64])
 from . import (
     _library,  # loads the operators, before anything else asks for them
     nn,
+    onnx,
     ops,
 )
 from ._accelerate import accelerate
@@ -38,6 +40,7 @@ __all__ = [
     "follow_grid",
     "load",
     "nn",
+    "onnx",
     "ops",
     "patch",
     "report",

@@ -51,6 +51,11 @@ def attention_forward(
     return attended.transpose(1, 2), None
 
 
+def _mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
+    """No mask unless one was given, which is refused: while it traces, transformers would make one of ones."""
+    return attention_mask
+
+
 @functools.cache
 def register() -> None:
     """Makes `attn_implementation="sape2"` known to transformers."""
@@ -58,10 +63,10 @@ def register() -> None:
 
     AttentionInterface.register(NAME, attention_forward)
     try:
-        from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+        from transformers.masking_utils import AttentionMaskInterface
     except ImportError:  # a transformers that does not make masks by name
         return
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    AttentionMaskInterface.register(NAME, _mask)
 
 
 def _is_known(module: nn.Module) -> bool:
