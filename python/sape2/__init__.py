@@ -5,6 +5,7 @@
 - `sape2.patch`: any of the encodings in a model of timm or transformers that exists already
 - `sape2.accelerate`: SAM, ViTDet and MViTv2 without a stored bias; `sape2.report`: what is fused in a model
 - `sape2.load`, `sape2.save`: model files of the `sape2` program
+- `sape2.explain`: gates, positions, bias and attention of a model on an image
 - `sape2.onnx`: models as ONNX files
 - `sape2.encodings`: every position encoding and its options
 
@@ -22,6 +23,7 @@ from . import (
 )
 from ._accelerate import accelerate
 from ._encodings import EncodingInfo, EncodingOption, encodings
+from ._explain import Explanation, LayerRows, explain
 from ._model_file import load, save
 from ._patch import attn_layer, follow_grid, patch
 from ._report import LayerReport, Report, report
@@ -31,12 +33,15 @@ __version__ = _library.VERSION
 __all__ = [
     "EncodingInfo",
     "EncodingOption",
+    "Explanation",
     "LayerReport",
+    "LayerRows",
     "Report",
     "__version__",
     "accelerate",
     "attn_layer",
     "encodings",
+    "explain",
     "follow_grid",
     "load",
     "nn",

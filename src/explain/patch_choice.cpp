@@ -46,9 +46,12 @@ Patch best(const at::Tensor& score, const at::Tensor& members, const ops::Grid& 
 }  // namespace
 
 ChosenPatches choose_patches(const Inspection& inspection) {
+  return choose_patches(inspection.features(), inspection.grid());
+}
+
+ChosenPatches choose_patches(const at::Tensor& patches, const ops::Grid& grid) {
   const at::NoGradGuard no_grad;
-  const ops::Grid& grid = inspection.grid();
-  const at::Tensor all = inspection.features().to(at::kFloat);
+  const at::Tensor all = patches.to(at::kFloat);
   const at::Tensor features = unit(all - all.mean(0, true));
   const at::Tensor border = border_of(grid);
   at::Tensor first = mean_of(features, middle_of(grid)), second = mean_of(features, border);

@@ -1,5 +1,7 @@
 // Encodings as operators: the same code that the program's ViT runs, with parameters that Python
 // keeps. Each is made of operators that autograd, autocast and torch.compile know.
+#include "sape2/explain/patch_choice.h"
+
 #include "ops/sizes.h"
 #include "python/encoding_info.h"
 #include "python/said.h"
@@ -61,6 +63,31 @@ Tensor encoded_attention(const Tensor& q, const Tensor& k, const Tensor& v, std:
     const auto layer = layer_of(encoding, shape, parameters);
     return layer->attend(q, k, v, {rows, cols, shape[4]});
   });
+}
+
+/// What that attention is made of, as chosen patches see it; parts that the encoding lacks are
+/// empty.
+std::tuple<std::vector<Tensor>, bool> encoded_rows(const Tensor& q, const Tensor& k,
+                                                   std::string encoding, at::IntArrayRef shape,
+                                                   TensorList parameters, int64_t rows,
+                                                   int64_t cols, at::IntArrayRef patches) {
+  return said([&] {
+    const ops::AttentionRows seen =
+        layer_of(encoding, shape, parameters)->inspect(q, k, {rows, cols, shape[4]}, patches.vec());
+    std::vector<Tensor> parts{seen.attention, seen.bias,     seen.x.bias,      seen.y.bias,
+                              seen.x.gates,   seen.y.gates,  seen.x.positions, seen.y.positions,
+                              seen.gates,     seen.positions};
+    for (Tensor& part : parts)
+      if (!part.defined()) part = at::empty({0});
+    return std::tuple(parts, seen.is_distance);
+  });
+}
+
+/// Row and column of a patch of the subject and of one of the background, by patches [rows·cols,
+/// D].
+std::vector<int64_t> chosen_patches(const Tensor& patches, int64_t rows, int64_t cols) {
+  const auto [subject, background] = explain::choose_patches(patches, {rows, cols, 0});
+  return {subject.y, subject.x, background.y, background.x};
 }
 
 /// The tokens with what the encoding adds at the input, and what it hands to the first layer (empty
@@ -141,6 +168,11 @@ TORCH_LIBRARY_FRAGMENT(sape2, m) {
       "_encoded_attention(Tensor q, Tensor k, Tensor v, str encoding, int[] shape, Tensor[] "
       "parameters, int rows, int cols) -> Tensor",
       &encoded_attention);
+  m.def(
+      "_encoded_rows(Tensor q, Tensor k, str encoding, int[] shape, Tensor[] parameters, int rows, "
+      "int cols, int[] patches) -> (Tensor[] rows, bool is_distance)",
+      &encoded_rows);
+  m.def("_chosen_patches(Tensor patches, int rows, int cols) -> int[]", &chosen_patches);
   m.def(
       "_encoded_input(Tensor tokens, str encoding, int[] shape, Tensor[] parameters, int rows, "
       "int cols) -> (Tensor tokens, Tensor carried)",

@@ -1,6 +1,9 @@
 #pragma once
 
 #include "sape2/explain/view.h"
+#include "sape2/ops/ops.h"
+
+#include <ATen/core/Tensor.h>
 
 namespace sape2::explain {
 
@@ -17,5 +20,8 @@ struct ChosenPatches {
 /// background. Each group is represented by the patch that is most its own: nearest to its mean and
 /// farthest from the other's. The same image and model always give the same patches.
 ChosenPatches choose_patches(const Inspection& inspection);
+
+/// The same from patches `[rows·cols, width]` of any model.
+ChosenPatches choose_patches(const at::Tensor& patches, const ops::Grid& grid);
 
 }  // namespace sape2::explain

@@ -110,9 +110,13 @@ class LayerEncoding(nn.Module):
                 torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), True, drawn_seed(), "pos"),
             )
 
+    def current_grid(self) -> Grid:
+        """The grid of a call that names none."""
+        return self.grid if self.record is None else (self.record.rows, self.record.cols)
+
     def forward(self, q: Tensor, k: Tensor, v: Tensor, grid: Grid | None = None) -> Tensor:
         """Attention; another grid than the one trained at adapts the tables as the encoding's options say."""
-        rows, cols = grid or (self.grid if self.record is None else (self.record.rows, self.record.cols))
+        rows, cols = grid or self.current_grid()
         if q.shape[2] != self.prefix + rows * cols:
             raise ValueError(
                 f"there are {q.shape[2]} tokens, but {self.prefix} before the patches and a grid of {rows}×{cols} make "
