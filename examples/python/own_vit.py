@@ -1,6 +1,6 @@
 """A vision transformer of one's own, with sape2.nn.Attention, trained to say which half of an image is bright.
 
-    python examples/python/own_vit.py
+python examples/python/own_vit.py
 """
 
 import argparse
