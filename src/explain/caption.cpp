@@ -117,9 +117,8 @@ std::string positions_caption(const Inspection& inspection, const Selection& sel
         spacing, bend, gates_text(summary), most);
   }
   return fmt::format(
-      "These positions depend on the image: over all of it they leave an even spacing ({}) by up "
-      "to "
-      "{} patches. They are sums of {}.{}",
+      "These positions depend on the image: seen from all its patches, they leave an even spacing "
+      "({}) by up to {} patches. They are sums of {}.{}",
       spacing, number_text(summary.bend, 2), gates_text(summary), most);
 }
 
