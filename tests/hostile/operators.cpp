@@ -46,7 +46,7 @@ class Spoiler {
       done += ", " + call.names()[index];
       try {
         spoil(call.values()[index], done);
-      } catch (const c10::Error&) {
+      } catch (const std::exception&) {
         done += " (as it is)";  // LibTorch itself does not do this to such a tensor
       }
     }
