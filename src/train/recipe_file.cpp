@@ -70,8 +70,10 @@ Recipe parse_recipe(std::string_view text, std::string_view source) {
   try {
     table = toml::parse(text);
   } catch (const toml::parse_error& error) {
+    // The description shows the text as it is, line breaks and all.
+    const std::string quoted = in_quotes(error.description());
     throw Error(fmt::format("{}line {} is not valid TOML: {}", where, error.source().begin.line,
-                            error.description()));
+                            std::string_view(quoted).substr(1, quoted.size() - 2)));
   }
   Recipe recipe;
   for (const auto& [key, node] : table) {
