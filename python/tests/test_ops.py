@@ -71,7 +71,7 @@ def test_transformations_of_torch_func_are_refused() -> None:
     with pytest.raises(RuntimeError, match="cannot use C\\+\\+ torch::autograd::Function with functorch"):
         torch.func.grad(lambda q: sape2.ops.attention(q, q, q).sum())(q[0])
     layer = sape2.nn.LayerEncoding("sape2-rel-k", HEADS * SIZE, HEADS, (4, 5), 1)
-    with pytest.raises(NotImplementedError, match="sape2::sape2_attention cannot be mapped by vmap"):
+    with pytest.raises(NotImplementedError, match="sape2::_encoded_attention cannot be mapped by vmap"):
         torch.vmap(layer)(q, q, q)
 
 

@@ -1,6 +1,7 @@
 // Encodings as operators: the same code that the program's ViT runs, with parameters that Python
 // keeps. Each is made of operators that autograd, autocast and torch.compile know.
 #include "ops/sizes.h"
+#include "ops/transforms.h"
 #include "python/encoding_info.h"
 #include "python/said.h"
 
@@ -149,6 +150,11 @@ TORCH_LIBRARY_FRAGMENT(sape2, m) {
       "_encoded_layer_input(Tensor tokens, Tensor carried, str encoding, int[] shape, Tensor[] "
       "parameters, int rows, int cols) -> (Tensor input, Tensor carried)",
       &encoded_layer_input);
+}
+
+TORCH_LIBRARY_IMPL(sape2, FuncTorchBatched, m) {
+  for (const char* name : {"_encoded_attention", "_encoded_input", "_encoded_layer_input"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&ops::refuse_vmap>());
 }
 
 }  // namespace sape2::python
