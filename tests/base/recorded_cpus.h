@@ -2,9 +2,10 @@
 
 #include "sape2/base/cpu.h"
 
-/// What CPUs say of themselves. Zen 5 was read on such a machine; signatures of the others and leaf
-/// 1 of the Intel ones come from public dumps, remaining bits are set as the makers document the
-/// CPU's features. Bits of XCR0: 0x7 up to AVX, 0xE0 AVX-512, 0x60000 AMX.
+/// What CPUs say of themselves. Zen 5 was read on such a machine. Of the others, Skylake's leaves 1
+/// and 7 and Sapphire Rapids' leaf 1 come from public dumps; family, model and feature bits of the
+/// rest are composed from what their makers document. Bits of XCR0: 0x7 up to AVX, 0xE0 AVX-512,
+/// 0x60000 AMX.
 namespace sape2::base::test {
 
 /// AMD EPYC, Zen 5, virtual: family 26, model 2.
