@@ -7,6 +7,7 @@ called with, outside of that environment, where its PyTorch is. PyTorch is never
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -109,7 +110,8 @@ def _settings(given: dict[str, Any] | None) -> dict[str, Any]:
     # A folder for each PyTorch, so that a second build compiles only what changed.
     root = Path(__file__).resolve().parent.parent
     if os.access(root, os.W_OK):
-        settings["build-dir"] = str(root / "build" / f"python-{torch['version']}")
+        place = hashlib.sha256(torch["prefix"].encode()).hexdigest()[:8]
+        settings["build-dir"] = str(root / "build" / f"python-{torch['version']}-{place}")
     return {**settings, **(given or {})}
 
 

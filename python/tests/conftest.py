@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -12,6 +13,13 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 NEW_TORCH = int(torch.__version__.split(".")[0]) >= 2
 needs_torch_2 = pytest.mark.skipif(not NEW_TORCH, reason="needs PyTorch 2")
+
+# PyPI's torchvision, which timm imports, is built for CUDA. Beside a PyTorch for the CPU it lacks its own operators,
+# and ends when it describes these.
+if NEW_TORCH and not torch.version.cuda and importlib.util.find_spec("torchvision"):
+    TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        TORCHVISION.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 @pytest.fixture(autouse=True)

@@ -1,73 +1,76 @@
-"""The code of docs/python.md, as it stands there."""
+"""The code of docs/python.md and of the package's own page runs as it stands."""
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 from typing import Any
 
 import peers
 import pytest
-import torch
-from conftest import ROOT, needs_torch_2
+from conftest import NEW_TORCH, ROOT
 
-PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 NEEDED = {"timm": peers.timm, "transformers": peers.transformers}
+# What a block calls, and what that imports beside what the block itself does.
+NEEDED_BY = {"onnx.export(": ("onnx", "onnxscript"), ".figure(": ("matplotlib",)}
 
 
-def sections() -> dict[str, list[str]]:
-    """The blocks of Python under each heading."""
-    found = {}
-    for part in re.split(r"^## ", PAGE, flags=re.M)[1:]:
-        blocks = re.findall(r"^```python\n(.*?)^```$", part, flags=re.S | re.M)
-        if blocks:
-            found[part.splitlines()[0]] = blocks
+def sections() -> list[tuple[str, str, str]]:
+    """Page, heading and text of every section that has code."""
+    found = []
+    for page in ("docs/python.md", "python/README.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        parts = re.split(r"^## ", text, flags=re.M)
+        found += [(page, part.splitlines()[0], part) for part in parts if "```py" in part]
     return found
 
 
-def run(code: str, names: dict[str, Any]) -> None:
-    """Runs a block; `# ValueError: …` below a statement is what it raises, `# …(…)` below a print what it prints."""
-    raised = re.search(r"^# (\w+Error): (.*)$", code, flags=re.M)
-    statements = ast.parse(code).body
-    last = statements.pop() if raised else None
-    exec(compile(ast.Module(statements, []), "docs/python.md", "exec"), names)
-    if last is not None:
-        with pytest.raises(Exception, match=re.escape(raised[2])) as caught:
-            exec(compile(ast.Module([last], []), "docs/python.md", "exec"), names)
-        assert caught.typename == raised[1]
-
-
-@needs_torch_2
-@pytest.mark.parametrize("section", list(sections()))
-def test_every_block_runs(
-    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    blocks = sections()[section]
-    for module in re.findall(r"^(?:import|from) (\w+)", "\n".join(blocks), flags=re.M):
-        NEEDED.get(module, lambda m=module: pytest.importorskip(m, reason=f"{m} is not installed"))()
-    if "onnx.export" in "\n".join(blocks):
-        for module in ("onnx", "onnxscript"):
+def need(code: str) -> None:
+    """Skips the test if something that the code imports is not installed."""
+    modules = re.findall(r"^(?:import|from) (\w+)", code, flags=re.M)
+    modules += [module for call, needed in NEEDED_BY.items() if call in code for module in needed]
+    for module in modules:
+        if module in NEEDED:
+            NEEDED[module]()
+        else:
             pytest.importorskip(module, reason=f"{module} is not installed")
-    if "figure" in "\n".join(blocks):
-        pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    if not NEW_TORCH and {*NEEDED, "onnx"} & set(modules):
+        pytest.skip("needs PyTorch 2")
+
+
+@pytest.mark.parametrize(("page", "heading", "text"), sections(), ids=lambda value: value.splitlines()[0][:40])
+def test_blocks_run(
+    page: str,
+    heading: str,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Section by section; each may use what the first block of the page imports."""
     for folder in ("models", "examples"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
-    # What the page takes as given, before its first block and between sections.
-    names: dict[str, Any] = {"images": torch.rand(2, 3, 32, 32)}
+    blocks = re.findall(r"^```(python|pycon)\n(.*?)^```", text, flags=re.S | re.M)
+    assert blocks
+    names: dict[str, Any] = {}
     exec("import torch, sape2", names)
-    if section == "ONNX":
-        exec("model = sape2.nn.ViT('vit-micro', depth=1)", names)
-    for code in blocks:
-        run(code, names)
-        told = re.search(r"^print\(.*\n# (.*)$", code, flags=re.M)
-        if told:
-            assert told[1] in capsys.readouterr().out
+    for language, code in blocks:
+        if language == "python":
+            need(code)
+            exec(compile(code, page, "exec"), names)
+            printed = capsys.readouterr().out
+            for told in re.findall(r"^print\(.*\n# (.*)$", code, flags=re.M):
+                assert told in printed
+        else:
+            statement, kind, sentence = re.fullmatch(r">>> (.*?)\n(\w+): (.*?)\n", code, flags=re.S).groups()
+            with pytest.raises(Exception) as caught:
+                exec(statement, names)
+            assert (type(caught.value).__name__, str(caught.value)) == (kind, sentence)
 
 
-def test_every_section_is_there() -> None:
-    text = "\n".join("\n".join(blocks) for blocks in sections().values())
+def test_every_function_is_shown() -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     for name in (
         "patch",
         "accelerate",

@@ -30,9 +30,9 @@ def write_png(path: Path, pixels: torch.Tensor) -> None:
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(packed))
 
 
-def by_the_program(program: str, model: Path, image: Path) -> torch.Tensor:
+def by_the_program(program: str, model: Path, image: Path, *options: str) -> torch.Tensor:
     """Log-probabilities of all classes: logits but for a constant."""
-    command = [program, "predict", str(model), str(image), "--top", "1000", "--json"]
+    command = [program, "predict", str(model), str(image), "--top", "1000", "--json", *options]
     printed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     entries = printed[0]["predictions"]
     scores = {entry["index"]: entry["probability"] for entry in entries}
@@ -56,9 +56,11 @@ def test_a_model_from_python_in_the_program(program: str, tmp_path: Path, encodi
     lively(model).eval()
     file, image, converted = tmp_path / "model.safetensors", tmp_path / "image.png", tmp_path / "converted.safetensors"
     sape2.save(model, file)
-    pixels = torch.randint(256, (24, 32, 3))
-    write_png(image, pixels)
-    torch.testing.assert_close(by_python(model, pixels), by_the_program(program, file, image), rtol=0, atol=1e-5)
+    for height, width, options in ((24, 32, []), (40, 40, ["--size", "40"])):  # the size trained at, and another grid
+        pixels = torch.randint(256, (height, width, 3))
+        write_png(image, pixels)
+        theirs = by_the_program(program, file, image, *options)
+        torch.testing.assert_close(by_python(model, pixels), theirs, rtol=0, atol=1e-5)
     subprocess.run([program, "convert", str(file), "-o", str(converted), "--weights", "float32"], check=True)
     back = sape2.load(converted)
     assert back.config == model.config

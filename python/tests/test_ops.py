@@ -71,7 +71,7 @@ def test_transformations_of_torch_func_are_refused() -> None:
     with pytest.raises(RuntimeError, match="cannot use C\\+\\+ torch::autograd::Function with functorch"):
         torch.func.grad(lambda q: sape2.ops.attention(q, q, q).sum())(q[0])
     layer = sape2.nn.LayerEncoding("sape2-rel-k", HEADS * SIZE, HEADS, (4, 5), 1)
-    with pytest.raises(NotImplementedError, match="sape2::sape2_attention cannot be mapped by vmap"):
+    with pytest.raises(NotImplementedError, match="sape2::_encoded_attention cannot be mapped by vmap"):
         torch.vmap(layer)(q, q, q)
 
 
@@ -91,3 +91,42 @@ def test_opcheck_of_encodings(encoding: str) -> None:
     layer = _BlockEncoding(encoding, HEADS * SIZE, HEADS, (6, 6), PREFIX)  # tables for another grid than 4×5
     arguments = (q, k, v, layer.encoding, layer.shape, layer.tensors(), 4, 5)
     torch.library.opcheck(torch.ops.sape2._encoded_attention.default, arguments)
+
+
+@needs_torch_2
+@pytest.mark.parametrize("name", ["_attention", "_sape2_attention", "_cope_attention", "_sape2_vectors", "_bias"])
+def test_opcheck_of_kernels(name: str) -> None:
+    """What torch.compile sees of the operators: their schemas and the shapes of fake tensors, both ways."""
+    q, k, v, ux, uy, *_ = (t.detach() for t in operators()["axial_attention"][1][:5])
+    table, gates, grid = torch.randn(9, SIZE), [torch.ones(HEADS), torch.ones(HEADS)], [4, 5, PREFIX]
+    arguments: dict[str, list[object]] = {
+        "_attention": [q, k, v, ux, uy, *grid, "direct", 0.25, None, False],
+        "_sape2_attention": [
+            q,
+            k,
+            v,
+            table,
+            table.clone(),
+            *grid,
+            "k",
+            "suffix",
+            "distance",
+            0.25,
+            *gates,
+            None,
+            True,
+            0,
+        ],
+        "_cope_attention": [q, k, v, table, 0.25],
+        "_sape2_vectors": [q, k, table, table.clone(), *grid, "k", "suffix", *gates],
+        "_bias": [ux, uy, *grid, "distance"],
+    }
+    checks = ("test_schema", "test_faketensor")
+    forward = getattr(torch.ops.sape2, f"{name}_forward").default
+    torch.library.opcheck(forward, tuple(arguments[name]), test_utils=checks)
+    outputs = forward(*arguments[name])
+    outputs = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+    differentiable = outputs if name == "_sape2_vectors" else outputs[:1]
+    grads = [torch.randn_like(o) for o in differentiable]
+    backward = getattr(torch.ops.sape2, f"{name}_backward").default
+    torch.library.opcheck(backward, (grads, outputs, 3, *arguments[name]), test_utils=checks)

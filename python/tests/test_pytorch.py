@@ -81,6 +81,18 @@ def test_exported() -> None:
     torch.testing.assert_close(program.module()(x), model(x), rtol=0, atol=1e-6)
 
 
+def test_autocast_of_attention() -> None:
+    attention = lively(Attention(48, 3, qkv_bias=True, grid=(4, 5), prefix=1))
+    x = torch.randn(2, 21, 48)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attention(x)
+    assert out.dtype == torch.bfloat16
+    exact = attention(x)
+    assert (out.float() - exact).norm() < 0.05 * exact.norm()
+    assert all(g.dtype == torch.float32 and g.isfinite().all() for g in gradients(attention, out).values())
+
+
+@needs_torch_2  # PyTorch 1's own LayerNorm takes no bfloat16 tokens under autocast on the CPU
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_autocast(encoding: str) -> None:
     """Under autocast results are those of float32 to the precision of its type, and parameters keep theirs."""

@@ -9,7 +9,7 @@
 namespace sape2::explain {
 namespace {
 
-// Positions that leave an even spacing by no more than this, in patches, are called plain.
+// Positions that leave an even spacing by no more than this part of a step are called plain.
 constexpr double kPlainBend = 0.1;
 // Gates that differ by no more than this are called alike.
 constexpr double kAlikeGates = 0.05;
@@ -110,16 +110,15 @@ std::string positions_caption(const Inspection& inspection, const Selection& sel
   const std::string spacing = fmt::format("{:.2f} per patch", summary.spacing);
   const std::string bend = number_text(std::max(0.01, summary.bend), 1);
   const std::string most = most_bent_text(inspection, selection, summary);
-  if (summary.bend <= kPlainBend) {
+  if (summary.bend <= kPlainBend * summary.spacing) {
     return fmt::format(
         "These positions are nearly plain offsets, {} to within {} patches: the image hardly "
         "shows in them. They are sums of {}.{}",
         spacing, bend, gates_text(summary), most);
   }
   return fmt::format(
-      "These positions depend on the image: over all of it they leave an even spacing ({}) by up "
-      "to "
-      "{} patches. They are sums of {}.{}",
+      "These positions depend on the image: seen from all its patches, they leave an even spacing "
+      "({}) by up to {} patches. They are sums of {}.{}",
       spacing, number_text(summary.bend, 2), gates_text(summary), most);
 }
 

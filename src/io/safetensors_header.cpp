@@ -233,7 +233,7 @@ bool HeaderReader::end_array() {
 
 Header parse_header(std::string_view json_text, std::string_view source) {
   const auto fail = [&](const std::string& reason) {
-    throw Error(in_quotes(source) + " is not a valid safetensors file: " + reason);
+    throw FormatError(in_quotes(source) + " is not a valid safetensors file: " + reason);
   };
   if (json_text.empty() || json_text.front() != '{') {
     fail("its header does not begin with '{'");

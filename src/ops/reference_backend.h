@@ -2,7 +2,23 @@
 
 #include "ops/internal_ops.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 namespace sape2::ops {
+
+/// While one of these lives, autograd records on this thread, also below a TorchDispatchMode (such
+/// as PyTorch's counter of operations), which calls kernels with autograd left out.
+class AutogradGuard {
+ private:
+  static c10::impl::LocalDispatchKeySet with_autograd() {
+    auto keys = c10::impl::tls_local_dispatch_key_set();
+    keys.excluded_ = keys.excluded_ - c10::autograd_dispatch_keyset;
+    return keys;
+  }
+
+  c10::impl::ForceDispatchKeyGuard keys_{with_autograd()};
+  at::AutoGradMode on_{true};
+};
 
 /// The plain formulas as a back end, for every device and floating-point type; the backward pass
 /// recomputes the forward one under autograd.
@@ -15,6 +31,7 @@ struct ReferenceBackend {
 
   template <class Arguments>
   static Tensors backward(const BackwardInputs& in, const Arguments& given) {
+    const AutogradGuard on;
     Arguments a = given;
     const auto tensors = a.tensors();
     Tensors leaves;
@@ -30,7 +47,6 @@ struct ReferenceBackend {
   template <class Forward>
   static Tensors gradients(const BackwardInputs& in, const Tensors& leaves, Forward run) {
     if (leaves.empty()) return {};
-    at::AutoGradMode on(true);
     auto outputs = run();
     outputs.resize(in.grads.size());
     return autograd_of(outputs, leaves, in.grads);

@@ -3,6 +3,7 @@
 #include "sape2/explain/patch_choice.h"
 
 #include "ops/sizes.h"
+#include "ops/transforms.h"
 #include "python/encoding_info.h"
 #include "python/said.h"
 
@@ -181,6 +182,11 @@ TORCH_LIBRARY_FRAGMENT(sape2, m) {
       "_encoded_layer_input(Tensor tokens, Tensor carried, str encoding, int[] shape, Tensor[] "
       "parameters, int rows, int cols) -> (Tensor input, Tensor carried)",
       &encoded_layer_input);
+}
+
+TORCH_LIBRARY_IMPL(sape2, FuncTorchBatched, m) {
+  for (const char* name : {"_encoded_attention", "_encoded_input", "_encoded_layer_input"})
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&ops::refuse_vmap>());
 }
 
 }  // namespace sape2::python

@@ -13,6 +13,7 @@
 #include "serve/api.h"
 #include "serve/bounded_server.h"
 #include "serve/page.h"
+#include "serve/reservation.h"
 #include "serve/workers.h"
 
 #include <ATen/Parallel.h>
@@ -33,24 +34,6 @@ void refuse(Response& response, int status, const std::string& sentence) {
   response.set_content(error_body(sentence), "application/json");
   if (status == 503) response.set_header("Retry-After", "1");
 }
-
-// Bytes that one body or answer takes of what all together may.
-class Reservation {
- public:
-  Reservation(std::atomic<std::size_t>& used, std::size_t bytes, std::size_t most)
-      : used_(used), bytes_(bytes) {
-    granted_ = used_.fetch_add(bytes_) + bytes_ <= most;
-  }
-  ~Reservation() { used_ -= bytes_; }
-  Reservation(const Reservation&) = delete;
-  Reservation& operator=(const Reservation&) = delete;
-  bool granted() const { return granted_; }
-
- private:
-  std::atomic<std::size_t>& used_;
-  std::size_t bytes_;
-  bool granted_ = false;
-};
 
 }  // namespace
 

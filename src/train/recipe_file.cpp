@@ -10,6 +10,9 @@
 #include <fstream>
 #include <sstream>
 
+// toml++ asserts a few things that a file may break (a "[" alone on its line), and reports them as
+// errors right after: without this, a build with assertions would end there.
+#define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
 namespace sape2::train {
@@ -58,6 +61,25 @@ std::string read_text(const fs::path& file) {
   return text.str();
 }
 
+/// Refuses letters beyond ASCII but in comments: no key and no value has any, and toml++ 3.3 has
+/// undefined behaviour where one stands between them.
+void check_letters(std::string_view text, const std::string& where) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a mark that says "UTF-8"
+  // Where strings may span lines, what looks like a comment may be none.
+  const bool spans = text.find("\"\"\"") != text.npos || text.find("'''") != text.npos;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const std::string_view before = line.substr(0, line.find('#'));
+    const bool strings = spans || before.find_first_of("\"'") != before.npos;
+    const auto beyond = [](unsigned char c) { return c >= 0x80; };
+    if (std::ranges::any_of(strings ? line : before, beyond)) {
+      throw Error(fmt::format("{}line {} has a letter beyond ASCII, which only comments may have",
+                              where, number));
+    }
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+}
+
 bool is_file_name(const std::string& text) {
   return text.ends_with(".toml") || text.find('/') != std::string::npos;
 }
@@ -66,12 +88,15 @@ bool is_file_name(const std::string& text) {
 
 Recipe parse_recipe(std::string_view text, std::string_view source) {
   const std::string where = "recipe " + in_quotes(source) + ": ";
+  check_letters(text, where);
   toml::table table;
   try {
     table = toml::parse(text);
   } catch (const toml::parse_error& error) {
+    // The description shows the text as it is, line breaks and all.
+    const std::string quoted = in_quotes(error.description());
     throw Error(fmt::format("{}line {} is not valid TOML: {}", where, error.source().begin.line,
-                            error.description()));
+                            std::string_view(quoted).substr(1, quoted.size() - 2)));
   }
   Recipe recipe;
   for (const auto& [key, node] : table) {

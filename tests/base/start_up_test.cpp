@@ -33,8 +33,9 @@ std::string linked(const std::string& task, const Environment& variables = {}) {
 nlohmann::json settings_of_the_program(const Environment& variables = {}) {
   const Outcome outcome = run_program(SAPE2_PROGRAM, {"info", "--json"}, bare_with(variables));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto info = nlohmann::json::parse(outcome.out);
   nlohmann::json settings;
-  for (const auto& setting : nlohmann::json::parse(outcome.out)["settings"]) {
+  for (const auto& setting : info["settings"]) {
     settings[setting["variable"].get<std::string>()] = setting;
   }
   return settings;
@@ -73,7 +74,7 @@ TEST(StartUp, AUsersSettingWins) {
                   "OMP_WAIT_POLICY=ACTIVE by user, in time"));
   const std::string core = linked("settings", {{"OPENBLAS_CORETYPE", "Nehalem"}});
   EXPECT_TRUE(has(core, "OPENBLAS_CORETYPE=Nehalem by user, in time")) << core;
-  if (!has(core, "core=\n")) EXPECT_TRUE(has(core, "core=Nehalem\n")) << core;
+  EXPECT_TRUE(has(core, "core=Nehalem\n") || has(core, "core=\n")) << core;  // or another BLAS
 }
 
 TEST(StartUp, ALinkedProgramIsToldWhatCameTooLate) {

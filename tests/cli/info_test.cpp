@@ -68,6 +68,9 @@ TEST(Info, JsonSaysTheSame) {
   const json info = info_json({});
   EXPECT_EQ(info["version"], SAPE2_VERSION);
   EXPECT_GE(info["blas"]["threads"], 1);
+  EXPECT_GT(info["blas"]["gflops_per_thread"], 0);
+  EXPECT_GT(info["cpu"]["gflops_per_core"], 0);
+  EXPECT_FALSE(info["settings"].empty());
   EXPECT_TRUE(info["cuda"]["devices"].is_array());
   ASSERT_EQ(info["encodings"].size(), nn::encoding_definitions().size());
   EXPECT_EQ(info["encodings"][0]["name"], nn::encoding_definitions()[0].name);
@@ -103,6 +106,18 @@ TEST(Info, WarnsOfTheReferenceBlas) {
   }
   expect_parts(run_sape2({"info"}, with_reference).out,
                {"warning: this is the reference BLAS", "libopenblas0-pthread"});
+}
+
+TEST(Info, WarnsOfKernelsThatAreNarrowerThanTheCpu) {
+  const Environment narrow = {{"OPENBLAS_CORETYPE", "Prescott"}};
+  const json info = info_json({}, narrow);
+  if (info["blas"]["core"] != "Prescott" || info["cpu"]["features"].size() < 2) {
+    GTEST_SKIP() << "no OpenBLAS, or a CPU with nothing wider";
+  }
+  EXPECT_EQ(info["blas"]["narrow"], true);
+  expect_parts(run_sape2({"info"}, narrow).out,
+               {"Prescott kernels", "OPENBLAS_CORETYPE=Prescott, set by you",
+                "warning: OpenBLAS runs its Prescott kernels"});
 }
 
 TEST(Info, DescribesAModelFile) {

@@ -46,7 +46,7 @@ class Spoiler {
       done += ", " + call.names()[index];
       try {
         spoil(call.values()[index], done);
-      } catch (const c10::Error&) {
+      } catch (const std::exception&) {
         done += " (as it is)";  // LibTorch itself does not do this to such a tensor
       }
     }
@@ -203,8 +203,19 @@ bool is_finite(const at::Tensor& tensor) {
   return !tensor.is_meta() && tensor.isfinite().all().item<bool>();
 }
 
+/// Whether no argument is so large that rounding alone decides what comes out.
+bool is_moderate(OperatorCall& call) {
+  for (const c10::IValue& value : call.values()) {
+    if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().is_meta()) continue;
+    const at::Tensor& tensor = value.toTensor();
+    if (!is_finite(tensor) || (tensor.numel() > 0 && tensor.abs().max().item<double>() > 100))
+      return false;
+  }
+  return true;
+}
+
 /// Why the outcome is wrong; empty: it is right.
-std::string verdict(const OperatorCall& call, const Outcome& outcome) {
+std::string verdict(OperatorCall& call, const Outcome& outcome) {
   if (!outcome.outputs) {
     if (is_libtorch_s(outcome.error)) return "";
     if (outcome.error.find(call.name() + ": ") == std::string::npos)
@@ -218,11 +229,12 @@ std::string verdict(const OperatorCall& call, const Outcome& outcome) {
   const ops::ReferenceGuard plain;
   const Outcome formula = outcome_of(call);
   if (!formula.outputs) return "the formulas refuse it: " + first_line(formula.error);
+  const bool comparable = is_moderate(call);
   for (size_t i = 0; i < outcome.outputs->size(); ++i) {
     const at::Tensor &ours = (*outcome.outputs)[i], &theirs = (*formula.outputs)[i];
     if (ours.sizes() != theirs.sizes()) return "the formulas give another shape";
     if (i > 0 && call.name().find("attention") != std::string::npos) continue;  // softmax rows
-    if (!is_finite(theirs)) continue;
+    if (!comparable || !is_finite(theirs)) continue;
     const double close = ours.scalar_type() == at::kBFloat16 ? 0.1 : 1e-3;
     if (!at::allclose(ours.to(at::kDouble), theirs.to(at::kDouble), close, close))
       return "the formulas give other numbers";
@@ -234,7 +246,7 @@ std::string verdict(const OperatorCall& call, const Outcome& outcome) {
 bool try_case(uint64_t seed, uint64_t number) {
   Spoiler spoiler(seed * 1'000'003 + number);
   std::string done;
-  const OperatorCall call = spoiler.call(done);
+  OperatorCall call = spoiler.call(done);
   std::cout << number << " " << done << std::endl;  // before it may crash
   const std::string wrong = verdict(call, outcome_of(call));
   if (!wrong.empty()) std::cout << "FAILED " << wrong << std::endl;

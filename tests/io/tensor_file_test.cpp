@@ -32,7 +32,7 @@ TEST(TensorFile, EveryTypeSurvivesARoundTrip) {
   tensors["empty"] = at::empty({0, 4}, at::kFloat);
   save_tensors(folder / "f", tensors, {{"k", "v"}});
 
-  EXPECT_EQ(SafetensorsFile::open(folder / "f").metadata(), (Metadata{{"k", "v"}}));
+  EXPECT_EQ(SafetensorsFile::open(folder / "f").metadata().at("k"), "v");
   const NamedTensors loaded = load_tensors(folder / "f");
   ASSERT_EQ(loaded.size(), tensors.size());
   for (const auto& [name, tensor] : tensors) {

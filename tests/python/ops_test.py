@@ -122,6 +122,19 @@ class ErrorTest(unittest.TestCase):
         out = ops.sape2_attention(*(t.to("meta") for t in (self.q,) * 3 + (self.table,) * 2), 3, 4, prefix=1)
         self.assertEqual((out.device.type, out.shape), ("meta", self.q.shape))
 
+    def test_hooks_that_hand_back_other_tensors(self):
+        """Saved tensors may come back in another shape; the backward pass must see it before its kernels do."""
+        q = self.q.clone().requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t[:, :, :1] if t.dim() == 4 else t):
+            out = ops.attention(q, q, q)
+        with self.assertRaisesRegex(ValueError, r"_attention_backward: grads\[0\] .* does not fit"):
+            out.sum().backward()
+
+    def test_internal_operators_check_too(self):
+        for rows, sentence in ((200, "but prefix . rows.cols is 1 . 200.4"), (-1, "rows is -1")):
+            with self.assertRaisesRegex(ValueError, "_sape2_vectors_forward: .*" + sentence):
+                ops._sape2_vectors_forward(self.q, self.q, self.table, self.table, rows, 4, 1, "k", "suffix", None, None)
+
 
 if __name__ == "__main__":
     torch.ops.load_library(sys.argv.pop())

@@ -35,6 +35,10 @@ TEST(Recipe, PaperSaysWhatThePaperStates) {
   EXPECT_TRUE(recipe.auto_augment);
 }
 
+TEST(Recipe, CommentsMayHaveAnyLetter) {
+  EXPECT_EQ(parse_recipe("\xEF\xBB\xBF# d\u00e9but\nepochs = 7  # sieben \u2026\n", "r").epochs, 7);
+}
+
 TEST(Recipe, CanBeCopiedAndGivenAsAFile) {
   const io::test::ScratchFolder folder;
   for (const ShippedRecipe& recipe : shipped_recipes()) {
@@ -102,7 +106,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"auto_augment = true\nrand_augment_operations = 2", {"choose one"}},
         Refused{"epochs = [1, 2]", {"epochs", "one value"}},
         Refused{"[section]\nepochs = 1", {"section"}}, Refused{"epochs = ", {"line 1", "TOML"}},
-        Refused{"epochs = 1\nepochs = 2", {"TOML"}}));
+        Refused{"epochs = 1\nepochs = 2", {"TOML"}},
+        Refused{"epochs = 1\nflip = tru\u00e9", {"line 2", "beyond ASCII"}},
+        Refused{"epochs = 1 # \u00e9\nseed\uFEEF = 1", {"line 2", "beyond ASCII"}},
+        Refused{"optimizer = \"#\" \u00e9", {"line 1", "beyond ASCII"}},
+        Refused{"flip = t\nepochs = 1", {"line 1", "TOML"}}));
 
 TEST(Recipe, UnknownNamesAndFilesAreAnswered) {
   expect_contains(error_text([] { load_recipe("strnog"); }), "the nearest is \"strong\"");

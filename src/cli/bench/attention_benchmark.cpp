@@ -76,8 +76,8 @@ class AttentionBenchmark : public Command {
 
   int run(Terminal& terminal) override {
     const auto cases = wanted_cases();
-    if (seconds_ > 0) patience_.milliseconds = milliseconds_a_path(cases.size());
     if (!measure_.empty()) {
+      if (seconds_ > 0) patience_.milliseconds = 1000 * seconds_;
       const auto path = measure_ == "plain" ? AttentionPath::plain : AttentionPath::reference;
       terminal.print(to_json(measure_path(cases.at(0), path, patience_)));
       return kExitSuccess;
@@ -93,12 +93,11 @@ class AttentionBenchmark : public Command {
   }
 
  private:
-  // The time asked for, shared out: each case is measured once in this process and once in each
-  // process of its own.
-  double milliseconds_a_path(std::size_t cases) const {
-    if (!measure_.empty()) return 1000 * seconds_;
+  // The time that is left of what was asked for, shared out over the cases that are left: each is
+  // measured once in this process and once in each process of its own.
+  double milliseconds_a_path(double spent, std::size_t cases_left) const {
     const int children = no_reference_ ? 1 : 2;
-    const double a_case = 1000 * seconds_ / static_cast<double>(cases);
+    const double a_case = (1000 * seconds_ - spent) / static_cast<double>(cases_left);
     return std::max(1.0, (a_case - children * kStartMilliseconds) / (1 + children));
   }
 
@@ -108,9 +107,15 @@ class AttentionBenchmark : public Command {
     std::vector<AttentionRow> rows;
     {
       ProgressLine progress("bench attention", cases.size());
+      double spent = 0;
       for (const AttentionCase& wanted : cases) {
         progress.begin(wanted.encoding.to_string() + " " + wanted.shape.to_string());
-        rows.push_back(measure_row(wanted, threads_in_use(), patience_, !no_reference_));
+        if (seconds_ > 0) {
+          patience_.milliseconds = milliseconds_a_path(spent, cases.size() - rows.size());
+        }
+        spent += milliseconds_of([&] {
+          rows.push_back(measure_row(wanted, threads_in_use(), patience_, !no_reference_));
+        });
       }
     }
     const BlasLibrary blas = find_blas_library();
