@@ -6,18 +6,26 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import NEW_TORCH
 
 
 def timm() -> Any:
     """timm, or a skipped test."""
+    _need_torch_2()
     _stand_in_for_torchvision()
     return pytest.importorskip("timm", reason="timm is not installed")
 
 
 def transformers() -> Any:
     """transformers, or a skipped test."""
+    _need_torch_2()
     _stand_in_for_torchvision()
     return pytest.importorskip("transformers", reason="transformers is not installed")
+
+
+def _need_torch_2() -> None:
+    if not NEW_TORCH:
+        pytest.skip("needs PyTorch 2")
 
 
 def _stand_in_for_torchvision() -> None:

@@ -79,7 +79,8 @@ def test_finetune_timm_on_a_folder(tmp_path: Path) -> None:
 def test_accelerate_sam(tmp_path: Path) -> None:
     peers.transformers()
     text = printed(tmp_path, "accelerate_sam.py")
-    assert float(re.search(r"largest difference (\S+)", text)[1]) < 1e-4
+    difference, largest = map(float, re.search(r"largest difference (\S+), of outputs up to (\S+)", text).groups())
+    assert difference < 1e-4 and largest > 1
     assert text.count("sape2.accelerate(model) fuses it") == 2
     assert len(re.findall(r"decomposed relative +yes", text)) == 2
 
