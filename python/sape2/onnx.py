@@ -76,6 +76,9 @@ def export(
             verbose=False,
         )
     assert program is not None
+    written = program.model.opset_imports[""]
+    if written != opset:  # PyTorch keeps its own version if it cannot convert
+        raise ValueError(f"this PyTorch cannot write opset {opset}; opset={written} was expected")
     if isinstance(model, ViT):
         program.model.metadata_props["sape2"] = json.dumps(model.config, ensure_ascii=False)
     folder, name = os.path.split(os.fspath(file))

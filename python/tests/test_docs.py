@@ -29,13 +29,13 @@ def need(code: str) -> None:
     """Skips the test if something that the code imports is not installed."""
     modules = re.findall(r"^(?:import|from) (\w+)", code, flags=re.M)
     modules += [module for call, needed in NEEDED_BY.items() if call in code for module in needed]
+    if not NEW_TORCH and {*NEEDED, "onnx"} & set(modules):
+        pytest.skip("needs PyTorch 2")
     for module in modules:
         if module in NEEDED:
             NEEDED[module]()
         else:
             pytest.importorskip(module, reason=f"{module} is not installed")
-    if not NEW_TORCH and {*NEEDED, "onnx"} & set(modules):
-        pytest.skip("needs PyTorch 2")
 
 
 @pytest.mark.parametrize(("page", "heading", "text"), sections(), ids=lambda value: value.splitlines()[0][:40])

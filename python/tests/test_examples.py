@@ -41,7 +41,6 @@ def losses(text: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"loss ([\d.]+)", text)]
 
 
-@needs_torch_2
 def test_own_vit(tmp_path: Path) -> None:
     text = printed(tmp_path, "own_vit.py", "--steps", "41")
     assert losses(text)[-1] < 0.5 * losses(text)[0]

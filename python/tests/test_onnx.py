@@ -144,10 +144,14 @@ def test_a_vit_without_an_example(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.onnx"]
 
 
-def test_the_mode_of_training_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opset", [sape2.onnx.OPSETS[0], 21, sape2.onnx.OPSETS[-1]])
+def test_opsets_and_the_mode_of_training(opset: int, tmp_path: Path) -> None:
+    import onnx
+
     model = nn.Sequential(nn.Dropout(0.5), Attention(32, 2, grid=(2, 3), prefix=0)).train()
     model[0].eval()
-    sape2.onnx.export(model, tmp_path / "model.onnx", torch.zeros(1, 6, 32), opset=20)
+    sape2.onnx.export(model, tmp_path / "model.onnx", torch.zeros(1, 6, 32), opset=opset)
+    assert [entry.version for entry in onnx.load(tmp_path / "model.onnx").opset_import] == [opset]
     assert [module.training for module in (model, model[0], model[1])] == [True, False, True]
     x = torch.randn(3, 6, 32)
     ran = outputs_of(tmp_path / "model.onnx", {"images": x})
@@ -190,4 +194,10 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
 
 def test_without_onnxscript(uninstalled: None, tmp_path: Path) -> None:
     with pytest.raises(ImportError, match="sape2.onnx.export needs onnxscript: pip install onnxscript"):
+        sape2.onnx.export(ViT("vit-micro"), tmp_path / "x.onnx")
+
+
+def test_with_an_old_pytorch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delattr(torch.onnx, "ONNXProgram")
+    with pytest.raises(ImportError, match="sape2.onnx.export needs PyTorch 2.6 or later, but this is"):
         sape2.onnx.export(ViT("vit-micro"), tmp_path / "x.onnx")
