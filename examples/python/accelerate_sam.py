@@ -5,6 +5,8 @@
 Without --model the encoder is a small one with random weights, to see that everything runs.
 """
 
+from __future__ import annotations
+
 import argparse
 import time
 

@@ -5,6 +5,8 @@
 `photos` has a folder per class. Without --data the images are coloured noise, to see that everything runs.
 """
 
+from __future__ import annotations
+
 import argparse
 
 import timm

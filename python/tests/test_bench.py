@@ -1,0 +1,20 @@
+"""The benchmarks of bench/python run; their figures are no matter of tests."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+
+import peers
+from conftest import ROOT
+
+
+def test_sam() -> None:
+    peers.transformers()
+    bench = runpy.run_path(str(ROOT / "bench" / "python" / "sam.py"))
+    args = argparse.Namespace(device="cpu", size=64, dtype="float32", layers=1, repeats=1, forward_only=False)
+    results = {variant: bench["measured"](args, variant) for variant in ("original", "accelerated")}
+    assert abs(results["original"]["output"]).max() > 0.1
+    header, _, original, accelerated = bench["table"](results).splitlines()
+    assert header.count("|") == original.count("|") == accelerated.count("|") == 7
+    assert float(accelerated.split("|")[-2]) < 1e-4 and original.startswith("| original |")
