@@ -22,6 +22,15 @@ if NEW_TORCH and not torch.version.cuda and importlib.util.find_spec("torchvisio
         TORCHVISION.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Examples in docstrings that use another package are skipped where it is not installed."""
+    for item in items:
+        text = getattr(getattr(item, "dtest", None), "docstring", None) or ""
+        for package in ("timm", "transformers"):
+            if f"import {package}" in text and not importlib.util.find_spec(package):
+                item.add_marker(pytest.mark.skip(reason=f"there is no {package}"))
+
+
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     torch.manual_seed(0)
