@@ -28,7 +28,7 @@ def accelerate(model: nn.Module) -> nn.Module:
     Raises:
         ValueError: if the model has no such layer.
 
-    >>> timm = __import__("pytest").importorskip("timm")
+    >>> import timm
     >>> model = timm.create_model("samvit_base_patch16", img_size=256, depth=2, embed_dim=96, num_heads=3).eval()
     >>> images = torch.randn(1, 3, 256, 256)
     >>> before = model(images)

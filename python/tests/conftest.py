@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -14,12 +15,27 @@ ROOT = Path(__file__).resolve().parents[2]
 NEW_TORCH = int(torch.__version__.split(".")[0]) >= 2
 needs_torch_2 = pytest.mark.skipif(not NEW_TORCH, reason="needs PyTorch 2")
 
+
 # PyPI's torchvision, which timm imports, is built for CUDA. Beside a PyTorch for the CPU it lacks its own operators,
-# and ends when it describes these.
-if NEW_TORCH and not torch.version.cuda and importlib.util.find_spec("torchvision"):
+# and ends when it describes two of them.
+def _lacks_operators() -> bool:
+    found = NEW_TORCH and not torch.version.cuda and importlib.util.find_spec("torchvision")
+    return bool(found) and "+cpu" not in importlib.metadata.version("torchvision")
+
+
+if _lacks_operators():
     TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         TORCHVISION.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Examples in docstrings that use another package are skipped where it is not installed."""
+    for item in items:
+        text = getattr(getattr(item, "dtest", None), "docstring", None) or ""
+        for package in ("timm", "transformers"):
+            if f"import {package}" in text and not importlib.util.find_spec(package):
+                item.add_marker(pytest.mark.skip(reason=f"there is no {package}"))
 
 
 @pytest.fixture(autouse=True)
