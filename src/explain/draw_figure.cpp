@@ -2,6 +2,7 @@
 #include "sape2/error.h"
 #include "sape2/explain/caption.h"
 #include "sape2/explain/figure.h"
+#include "sape2/in_quotes.h"
 
 #if SAPE2_HAVE_DRAWING
 
@@ -39,7 +40,7 @@ void draw_header(Canvas& canvas, const Figure& figure, double width) {
 }
 
 std::string image_title(const FigureRow& row) {
-  return row.label.empty() ? row.name : row.name + ", " + row.label;
+  return printable(row.label.empty() ? row.name : row.name + ", " + row.label);
 }
 
 // A wide image keeps its shape; so do maps of its grid.

@@ -82,7 +82,7 @@ std::vector<Picture> PictureSource::find(const std::string& name) {
   std::error_code error;
   const auto parsed =
       std::filesystem::exists(name, error) ? std::nullopt : parse_dataset_name(name);
-  if (!parsed) return {{.name = printable(name), .image = data::read_image(name), .label = ""}};
+  if (!parsed) return {{.name = name, .image = data::read_image(name), .label = ""}};
   const data::Dataset& dataset = split_of(parsed->dataset, parsed->split);
   std::vector<Picture> pictures;
   for (std::int64_t index = parsed->first; index <= parsed->last; ++index) {
