@@ -53,11 +53,11 @@ def export(
         ImportError: if onnx or onnxscript is not installed, or PyTorch is too old.
         ValueError: for another opset, or if `example` is needed.
 
-    >>> _ = [__import__("pytest").importorskip(name) for name in ("onnx", "onnxscript")]
+    >>> import onnx
     >>> from sape2.nn import ViT
     >>> path = os.path.join(tempfile.mkdtemp(), "model.onnx")
     >>> export(ViT("vit-micro", encoding="sape2-rel-k", depth=1, seed=0), path)
-    >>> {node.domain for node in __import__("onnx").load(path).graph.node}
+    >>> {node.domain for node in onnx.load(path).graph.node}
     {''}
     """
     _check(opset)

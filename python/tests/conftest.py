@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Examples in docstrings that use another package are skipped where it is not installed."""
     for item in items:
         text = getattr(getattr(item, "dtest", None), "docstring", None) or ""
-        for package in ("timm", "transformers"):
+        for package in ("timm", "transformers", "onnx"):
             if f"import {package}" in text and not importlib.util.find_spec(package):
                 item.add_marker(pytest.mark.skip(reason=f"there is no {package}"))
 
