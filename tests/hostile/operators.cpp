@@ -194,7 +194,9 @@ Outcome outcome_of(const OperatorCall& call) {
 /// What LibTorch refuses before or beside us, in its own words.
 bool is_libtorch_s(const std::string& text) {
   for (const char* part : {"Could not run", "can't allocate memory", "Storage size calculation",
-                           "out of memory", "not enough memory", "sparse", "Sparse"})
+                           "out of memory", "not enough memory", "sparse", "Sparse",
+                           // Without any tensor the dispatcher finds no device to call.
+                           "There were no tensor arguments to this function"})
     if (text.find(part) != std::string::npos) return true;
   return false;
 }
