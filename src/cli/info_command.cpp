@@ -17,7 +17,9 @@ class InfoCommand : public Command {
   }
 
   void declare(CLI::App& app) override {
-    auto* model = app.add_option("model", model_, "A model file to describe")->type_name("MODEL");
+    auto* model =
+        app.add_option("model", model_, "A model file to describe, or the folder of a run")
+            ->type_name("MODEL");
     app.add_option("--encoding", encoding_,
                    "Describe one encoding and its options, e.g. 'sape2-k[gain=-1]+ape'")
         ->type_name("ENCODING")
@@ -38,7 +40,7 @@ class InfoCommand : public Command {
 
  private:
   void show_model(const Terminal& terminal) const {
-    const ModelSummary model = summarise_model(model_);
+    const ModelSummary model = summarise_model(model_file_of(model_));
     if (json_) return terminal.print(info_json(model));
     print_model(terminal, model);
   }

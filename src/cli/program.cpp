@@ -84,7 +84,9 @@ Program::Program() {
   app_.allow_extras();
   app_.footer(
       "Start with `sape2 info` (this machine, all encodings) and `sape2 predict MODEL IMAGE`;\n"
-      "`sape2 COMMAND --help` explains a command. Trained models are in the folder models/.");
+      "`sape2 COMMAND --help` explains a command. Trained models lie in models/ of the source "
+      "tree,\n"
+      "once installed in share/sape2/models.");
   for (const auto& command : commands_) {
     command->declare(*app_.add_subcommand(command->name(), command->summary()));
   }

@@ -40,6 +40,9 @@ Bytes read_file(const fs::path& path, std::uint64_t limit) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) throw Error(fmt::format("there is no file {}", in_quotes(path)));
+  if (fs::is_directory(status)) {
+    throw Error(fmt::format("{} is a folder, expected a file", in_quotes(path)));
+  }
   if (!fs::is_regular_file(status)) {
     throw Error(fmt::format("{} is not a regular file", in_quotes(path)));
   }

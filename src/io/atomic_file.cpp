@@ -64,10 +64,16 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(path), target_(behind_links
   temporary_ = folder / (stem + suffix);
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
-    if (errno == ENOENT) {
+    const int reason = errno;
+    std::error_code unknown;
+    if (reason == ENOENT && !fs::exists(folder, unknown)) {
       throw Error("cannot write " + in_quotes(path_) + ": there is no folder " + in_quotes(folder));
     }
-    fail(errno);
+    if (reason == ENOENT) {  // such as in /proc
+      throw Error("cannot write " + in_quotes(path_) + ": no files can be made in " +
+                  in_quotes(folder));
+    }
+    fail(reason);
   }
 }
 

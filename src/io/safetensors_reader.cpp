@@ -26,6 +26,8 @@ std::string in_bytes(std::uint64_t count) {
   return std::to_string(count) + " bytes";
 }
 
+const std::string kCutOff = "; it was probably cut off, fetch or write it again";
+
 // A tensor's bytes have to begin where the previous one's ended, at `expected_begin`.
 void check_place(const HeaderEntry& entry, std::uint64_t expected_begin, std::uint64_t data_bytes,
                  const std::string& source) {
@@ -34,7 +36,7 @@ void check_place(const HeaderEntry& entry, std::uint64_t expected_begin, std::ui
   if (entry.begin > entry.end || entry.end > data_bytes) {
     throw FormatError(context + " lies at bytes " + std::to_string(entry.begin) + " to " +
                       std::to_string(entry.end) + ", expected a range within the file's " +
-                      in_bytes(data_bytes) + " of data");
+                      in_bytes(data_bytes) + " of data" + (entry.end > data_bytes ? kCutOff : ""));
   }
   if (entry.begin != expected_begin) {
     throw FormatError(context + " begins at byte " + std::to_string(entry.begin) + ", expected " +
@@ -53,6 +55,15 @@ void check_place(const HeaderEntry& entry, std::uint64_t expected_begin, std::ui
   throw FormatError(in_quotes(source) + " is not a valid safetensors file: " + reason);
 }
 
+// An image given in a model's place is the likeliest mistake; null if it is none.
+const char* image_kind(std::span<const std::byte> head) {
+  const auto begins_with = [&](std::string_view signature) {
+    return head.size() >= signature.size() &&
+           std::memcmp(head.data(), signature.data(), signature.size()) == 0;
+  };
+  return begins_with("\x89PNG") ? "PNG" : begins_with("\xFF\xD8\xFF") ? "JPEG" : nullptr;
+}
+
 // What the first bytes of a file of `file_bytes` say of its header's length.
 std::uint64_t header_length(std::span<const std::byte> head, std::uint64_t file_bytes,
                             std::string_view source) {
@@ -64,12 +75,14 @@ std::uint64_t header_length(std::span<const std::byte> head, std::uint64_t file_
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, head.data(), kLengthBytes);
   if (header_bytes > kLargestHeader) {
+    if (const char* kind = image_kind(head))
+      fail(source, std::string("it is a ") + kind + " image");
     fail(source, "its header claims " + in_bytes(header_bytes) + ", expected at most " +
                      std::to_string(kLargestHeader));
   }
   if (header_bytes > file_bytes - kLengthBytes) {
     fail(source, "its header claims " + in_bytes(header_bytes) + ", but the file has only " +
-                     std::to_string(file_bytes - kLengthBytes) + " after the length");
+                     std::to_string(file_bytes - kLengthBytes) + " after the length" + kCutOff);
   }
   return header_bytes;
 }

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <memory>
 
 namespace sape2::serve {
@@ -92,10 +93,15 @@ Workers::Options Server::Parts::workers(int threads, int torch_threads) const {
 }
 
 void Server::Parts::bind() {
+  errno = 0;
   port = http.bind(options.host, options.port);
+  if (port < 0 && errno == EADDRINUSE) {
+    throw Error(fmt::format("port {} of {} is in use; choose another with --port (0: any free one)",
+                            options.port, in_quotes(options.host)));
+  }
   if (port < 0) {
     throw Error(fmt::format(
-        "cannot listen on {} port {}: it is in use, not allowed, or no address of this machine; "
+        "cannot listen on {} port {}: it is not allowed, or no address of this machine; "
         "choose another with --port or --host",
         in_quotes(options.host), options.port));
   }

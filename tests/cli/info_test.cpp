@@ -155,6 +155,14 @@ TEST(Info, EachUnusableFileGetsASentence) {
   expect_mistake(run_sape2({"info", folder / "text"}), 1, "is not a valid safetensors file");
 }
 
+TEST(Info, DescribesTheModelOfARun) {
+  const ScratchFolder folder;
+  std::filesystem::rename(save_small_model(folder), folder / "best.safetensors");
+  const Outcome outcome = run_sape2({"info", (folder / "").string()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  expect_parts(outcome.out, {"best.safetensors"});
+}
+
 TEST(Info, RefusesWhatNoOtherCommandTakes) {
   ScratchFolder folder;
   auto tensors = io::load_tensors(save_small_model(folder));

@@ -162,7 +162,8 @@ TEST(Images, RefusalsNameTheFileInOneLine) {
   expect_contains(text, "neither PNG nor JPEG");
   expect_contains(sentence({}), "empty");
   expect_contains(error_text([] { read_image("/nowhere/at/all.png"); }), "/nowhere/at/all.png");
-  expect_contains(error_text([] { read_image("/"); }), "not a regular file");
+  expect_contains(error_text([] { read_image("/"); }), "is a folder, expected a file");
+  expect_contains(error_text([] { read_image("/dev/null"); }), "not a regular file");
 }
 
 // A few hundred bytes that claim to be gigapixels.

@@ -66,6 +66,7 @@ TEST(AtomicFile, EachImpossiblePlaceGetsASentence) {
     return error_text([&] { AtomicFile file(path); });
   };
   expect_contains(open_text(folder / "no" / "f"), "f\": there is no folder \"");
+  expect_contains(open_text("/proc/f"), "no files can be made in \"/proc\"");
   expect_contains(open_text(folder.path()), "it is a folder, expected a file name");
   expect_contains(open_text(folder.path() / ""), "it is a folder, expected a file name");
   expect_contains(open_text(""), "expected a file name");
