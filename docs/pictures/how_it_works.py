@@ -2,7 +2,7 @@
 
 usage: how_it_works.py LIBRARY OUTPUT.svg     (libsape2_ops.so; Debian: /usr/bin/python3)
 
-A hand-made image of 8 × 8 patches, a ball on a striped wall: patches of one region get like keys and
+A hand-made image of 8 × 8 patches, a ball on a wall: patches of one region get like keys and
 queries. Left the image, then what SaPE² makes of it: the soft positions one patch sees along its row,
 and how near every other patch is to it.
 """
@@ -21,10 +21,8 @@ def regions():
     return (((y - 3.5) ** 2 + (x - 3.5) ** 2) < 7).long()
 
 
-def colour(region, x):
-    if region:
-        return "#d1603d"
-    return "#c9d3dc" if x % 2 else "#b4c2ce"
+def colour(region):
+    return "#d1603d" if region else "#b4c2ce"
 
 
 def soft_positions(region):
@@ -63,9 +61,10 @@ def draw(path):
     def text(x, y, words, size=13, anchor="middle", fill="#222"):
         out.append(f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" fill="{fill}">{words}</text>')
 
-    def grid(index, title, fill, label=lambda y, x: ""):
+    def grid(index, title, fill, label=lambda y, x: "", note=""):
         left = 20 + index * (panel + GAP)
-        text(left + panel / 2, TOP - 18, title, 15)
+        text(left + panel / 2, TOP - 26, title, 15)
+        text(left + panel / 2, TOP - 9, note, 12, fill="#445")
         for y in range(SIDE):
             for x in range(SIDE):
                 cx, cy = left + x * CELL, TOP + y * CELL
@@ -75,9 +74,9 @@ def draw(path):
         out.append(f'<rect x="{left + column * CELL}" y="{TOP + row * CELL}" width="{CELL}" height="{CELL}" fill="none" stroke="#c01818" stroke-width="3"/>')
         return left
 
-    grid(0, "An image in patches", lambda y, x: colour(region[y, x], x))
-    grid(1, "Soft positions along the row", lambda y, x: colour(region[y, x], x) if y == row else "#f6f7f8",
-         lambda y, x: f"{positions[row, column, x]:.1f}" if y == row else "")
+    grid(0, "An image in patches", lambda y, x: colour(region[y, x]))
+    grid(1, "Soft positions along the row", lambda y, x: colour(region[y, x]) if y == row else "#f6f7f8",
+         lambda y, x: f"{positions[row, column, x]:.1f}" if y == row else "", "(and likewise along the column)")
     grid(2, "Bias seen from that patch", lambda y, x: green(near[y, x].item()))
     for index in (0, 1):
         x = 20 + (index + 1) * panel + index * GAP

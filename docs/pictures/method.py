@@ -42,10 +42,10 @@ def stages(path):
     boxes = [
         ("gates", ["g = σ(s·q·k + o)", "along the row,", "along the column"]),
         ("positions", ["sums of gates:", "to the end of the row,", "or from i to m"]),
-        ("table", ["z[p] = k·e[p] at whole", "numbers p, linear", "in between"]),
+        ("table", ["z[p] = k·e[p]", "(or q·e[p]), linear", "between whole p"]),
         ("axis vectors", ["Uˣ: one number", "per column; Uʸ: one", "number per row"]),
         ("bias", ["distance of two", "patches’ vectors,", "or the vector itself"]),
-        ("attention", ["softmax of", "q·k and the bias,", "times v"]),
+        ("attention", ["softmax of", "q·k plus bias,", "times v"]),
     ]
     wide, gap, top, high = 150, 26, 58, 92
     width = len(boxes) * wide + (len(boxes) - 1) * gap + 40
@@ -69,7 +69,7 @@ def stages(path):
 def spans(path):
     """A row with a ball in its middle, seen from a patch on the ball and from one on the wall."""
     region = [0, 0, 1, 1, 1, 1, 0, 0]
-    count, cell, left, step = len(region), 78, 150, 78
+    count, cell, left, step = len(region), 78, 176, 78
     gate = lambda i, j: 1 / (1 + math.exp(-(1.3 if region[i] == region[j] else -1.3)))
     picture = Drawing(left + count * cell + 40, 444)
 
@@ -97,8 +97,8 @@ def spans(path):
         g = [gate(i, j) for j in range(count)]
         suffix = [sum(g[m:]) for m in range(count)]
         between = [sum(g[i + 1:m + 1]) if m >= i else -sum(g[m:i]) for m in range(count)]
-        ruler(top + 106, suffix, 0, count - 1, i, "suffix", "to the end of the row")
-        ruler(top + 164, between, -3, 4, i, "between", "from the patch, signed")
+        ruler(top + 106, suffix, 0, count - 1, i, "suffix", "counted from the right end")
+        ruler(top + 164, between, -i, count - 1 - i, i, "between", "from the patch, signed")
 
     view(26, 3, "Seen from patch 4: patches of the ball count, patches of the wall hardly do")
     view(240, 1, "Seen from patch 2: the other way round")

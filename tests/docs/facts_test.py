@@ -39,11 +39,14 @@ class Facts(unittest.TestCase):
                 self.assertAlmostEqual(shown, exact, delta=0.0501)
             self.assertEqual(len(row), 8)
 
-    def test_the_readmes_longer_runs_are_those_of_the_shipped_models(self):
+    def test_the_readmes_longer_runs_are_those_of_the_results_and_of_the_shipped_models(self):
         row = numbers(re.search(r"^\| CIFAR-10, trained six times.*$", text("README.md"), flags=re.M)[0])
-        models = text("models/README.md")
-        for shown, pattern in ((row[1], r"`sape2-k\+ape`, the paper's \| ([\d.]+) %"), (row[2], r"`sape2-rel-k`, ours \| ([\d.]+) %")):
-            self.assertAlmostEqual(shown, float(re.search(pattern, models)[1]), delta=0.05)
+        table = re.search(r"^## The same, six times as long.*?^## ", text("results/encodings.md"), flags=re.M | re.S)[0]
+        exact = [float(re.search(rf"^\| {re.escape(name)} \| ([\d.]+) ", table, flags=re.M)[1])
+                 for name in ("ape", "sape2-k+ape", "sape2-rel-k")]
+        self.assertEqual(row, [int(value * 10 + 0.5 + 1e-9) / 10 for value in exact])
+        before = re.search(r"Before rounding to bfloat16 they had ([\d.]+) and ([\d.]+) %", text("models/README.md"))
+        self.assertEqual([float(before[2]), float(before[1])], exact[1:])
 
     def test_the_citation_is_of_this_version_and_of_the_paper(self):
         version = re.search(r"project\(sape2 VERSION ([\d.]+)", text("CMakeLists.txt"))[1]

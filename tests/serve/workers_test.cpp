@@ -18,6 +18,7 @@ namespace {
 class PatientWaiter : public Waiter {
  public:
   bool wait(Clock::time_point deadline) override {
+    ++waits_;
     std::unique_lock lock(mutex_);
     const auto ready = [&] { return woken_ || gone_; };
     if (deadline == Clock::time_point::max()) {
@@ -30,6 +31,8 @@ class PatientWaiter : public Waiter {
   }
   void wake() noexcept override { set(woken_); }
   void go() { set(gone_); }
+  /// Whether its job is among those of the workers: a request looks at its client once before.
+  bool has_joined() const { return waits_ > 1; }
 
  private:
   void set(bool& what) noexcept {
@@ -40,6 +43,7 @@ class PatientWaiter : public Waiter {
     changed_.notify_all();
   }
 
+  std::atomic<int> waits_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false, gone_ = false;
@@ -153,6 +157,7 @@ TEST(Workers, ShareWhatIsAskedForTwice) {
   work.begun.wait();
   ask(1);
   ask(2);
+  while (!waiters[1].has_joined() || !waiters[2].has_joined()) std::this_thread::yield();
   waiters[0].go();  // the others still want it
   while (!given_up) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
