@@ -53,7 +53,9 @@ def main() -> None:
     steps = parser.parse_args().steps
     torch.manual_seed(0)
     model = OwnViT()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    own = [p for name, p in model.named_parameters() if ".pos." in name]  # positions: no weight decay
+    rest = [p for name, p in model.named_parameters() if ".pos." not in name]
+    optimizer = torch.optim.AdamW([{"params": rest}, {"params": own, "weight_decay": 0}], lr=2e-3)
     for step in range(steps):
         images, labels = halves(64)
         loss = nn.functional.cross_entropy(model(images), labels)

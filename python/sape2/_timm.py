@@ -154,12 +154,25 @@ def _sites_of(
             prefix=int(getattr(owner, "num_prefix_tokens", 0)),
             weight=original.proj.weight,
             record=record,
-            install=functools.partial(_install, parent, name),
+            install=functools.partial(_install, owner, parent, name),
             absolute_positions=tuple(
                 p for p in (getattr(owner, "pos_embed", None),) if isinstance(p, Tensor)
             ),
         )  # fmt: skip
 
 
-def _install(parent: nn.Module, name: str, pos: LayerEncoding) -> None:
+class _NoWeightDecay:
+    """A model's `no_weight_decay()` with the parameters of its encodings: what timm's optimisers ask for."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def __call__(self) -> set[str]:
+        return set(self.names)
+
+
+def _install(owner: nn.Module, parent: nn.Module, name: str, pos: LayerEncoding) -> None:
     parent._modules[name] = TimmAttention(cast(nn.Module, parent._modules[name]), pos)
+    spared = {n for n, p in owner.named_parameters() if any(p is own for own in pos.parameters())}
+    before = getattr(owner, "no_weight_decay", None)
+    cast(Any, owner).no_weight_decay = _NoWeightDecay(spared | (set(before()) if callable(before) else set()))

@@ -145,6 +145,16 @@ def test_without_the_models_own_positions() -> None:
     torch.testing.assert_close(model(shuffled), model(pictures), rtol=1e-4, atol=1e-5)
 
 
+def test_timms_optimisers_spare_the_positions() -> None:
+    model = sape2.patch(small_timm())
+    optim = pytest.importorskip("timm.optim", reason="timm is not installed")
+    optimizer = optim.create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=0.05)
+    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    assert decayed
+    assert not decayed & {id(p) for layer in layers(model) for p in layer.parameters()}
+    assert "cls_token" in copy.deepcopy(model).no_weight_decay()
+
+
 def test_fine_tuning_moves_the_positions() -> None:
     model = sape2.patch(small_timm()).train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)

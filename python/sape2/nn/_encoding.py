@@ -120,7 +120,8 @@ class LayerEncoding(nn.Module):
         if q.shape[2] != self.prefix + rows * cols:
             raise ValueError(
                 f"there are {q.shape[2]} tokens, but {self.prefix} before the patches and a grid of {rows}×{cols} make "
-                f"{self.prefix + rows * cols}; give the grid of this call as grid=(rows, cols)"
+                f"{self.prefix + rows * cols}; give the grid of this call as grid=(rows, cols), or the right prefix "
+                "when the module is made"
             )
         attended: Tensor = torch.ops.sape2._encoded_attention.default(
             q, k, v, self.encoding, self.shape, self.tensors(), rows, cols
