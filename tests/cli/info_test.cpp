@@ -148,7 +148,7 @@ TEST(Info, DescribesOneEncoding) {
 TEST(Info, EachUnusableFileGetsASentence) {
   ScratchFolder folder;
   expect_mistake(run_sape2({"info", folder / "absent"}), 1, "absent\": there is no such file");
-  expect_mistake(run_sape2({"info", folder.path()}), 1, "it is a folder");
+  expect_mistake(run_sape2({"info", folder.path()}), 1, "holds no best.safetensors");
   expect_mistake(run_sape2({"info", SAPE2_GOLDEN_DIR "/cope.safetensors"}), 1,
                  "no SaPE² configuration");
   std::ofstream(folder / "text") << "this is no safetensors file";
