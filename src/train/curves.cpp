@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -59,7 +60,8 @@ double tick_step(Range range) {
 
 Range range_of(const std::vector<Line>& lines,
                double (*coordinate)(const std::pair<double, double>&)) {
-  Range range{INFINITY, -INFINITY};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Range range{kInfinity, -kInfinity};
   for (const Line& line : lines) {
     for (const auto& point : line.points) {
       range.low = std::min(range.low, coordinate(point));

@@ -22,7 +22,7 @@ std::vector<std::string> start_from(nn::ViT& model, const std::filesystem::path&
       left_out.push_back(item.key());
       continue;
     }
-    at::Tensor parameter = item.value();
+    const at::Tensor& parameter = item.value();
     parameter.copy_(io::to_tensor(file, *view));
   }
   if (left_out.size() == parameters.size()) {
