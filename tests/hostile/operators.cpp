@@ -88,8 +88,9 @@ class Spoiler {
           below(8) == 0 ? c10::IValue(at::Tensor()) : c10::IValue(spoilt(value.toTensor(), done));
     } else if (value.isInt()) {
       constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-      const int64_t old = value.toInt();
-      value = any<int64_t>({0, -1, 1, old + 1, old - 1, 2 * old, 7, 200, int64_t{1} << 31,
+      const auto old = static_cast<uint64_t>(value.toInt());  // may go round
+      value = any<int64_t>({0, -1, 1, static_cast<int64_t>(old + 1), static_cast<int64_t>(old - 1),
+                            static_cast<int64_t>(2 * old), 7, 200, int64_t{1} << 31,
                             int64_t{1} << 32, int64_t{1} << 62, kMost, -kMost - 1, 0b111111});
       done += "=" + std::to_string(value.toInt());
     } else if (value.isDouble()) {
