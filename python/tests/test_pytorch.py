@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import io
 import pickle
 from typing import Any
@@ -220,7 +221,7 @@ def _train(rank: int, world: int, address: str, wrapped: str) -> None:
     for name, parameter in alone.named_parameters():
         torch.testing.assert_close(whole[name], parameter.grad, rtol=1e-3, atol=1e-4, msg=name)
     dist.barrier()  # nobody leaves while another still talks to it
-    dist.destroy_process_group()
+    os._exit(0)  # PyTorch's own end of Gloo aborts in one of some ten processes, whatever they ran
 
 
 @pytest.mark.parametrize("wrapped", ["ddp", pytest.param("fsdp", marks=needs_torch_2)])
