@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import io
+import os
 import pickle
 from typing import Any
 
