@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import needs_torch_2
 
 import sape2
 from sape2.nn import Attention
 
 
+@needs_torch_2  # timm does
 @pytest.mark.parametrize(
     "options", [{}, {"qkv_bias": True}, {"qk_norm": True}, {"scale_norm": True, "proj_bias": False}]
 )
@@ -23,6 +25,7 @@ def test_without_positions_it_is_timms(options: dict[str, bool]) -> None:
     assert ours(x, attn_mask=None, is_causal=False).shape == x.shape
 
 
+@needs_torch_2  # timm does
 def test_weights_of_timm_load_beside_positions() -> None:
     timm_layers = pytest.importorskip("timm.layers.attention")
     ours = Attention(48, 3, qkv_bias=True)
