@@ -1,27 +1,17 @@
 #include "explain/ticks.h"
 
+#include "sape2/base/round_step.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 namespace sape2::explain {
-namespace {
-
-double round_step(double width, int count) {
-  const double rough = width / std::max(1, count);
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  for (const double step : {1.0, 2.0, 5.0}) {
-    if (step * power >= rough * (1 - 1e-9)) return step * power;
-  }
-  return 10 * power;
-}
-
-}  // namespace
 
 std::vector<double> round_ticks(double low, double high, int count) {
   if (!(high > low) || !std::isfinite(high - low)) return {low};
-  const double step = round_step(high - low, count);
+  const double step = base::round_step(high - low, count);
   const double tolerance = 1e-9 * (high - low) / step;
   std::vector<double> ticks;
   for (double i = std::ceil(low / step - tolerance); i <= high / step + tolerance; ++i) {

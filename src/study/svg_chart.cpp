@@ -1,5 +1,7 @@
 #include "study/svg_chart.h"
 
+#include "sape2/base/round_step.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@ namespace {
 constexpr double kWidth = 640, kHeight = 340;
 constexpr double kLeft = 54, kTop = 34, kRight = 16, kBottom = 46;
 constexpr std::size_t kColours = 8;
+constexpr int kTicks = 5;  // about so many
 
 using Points = std::vector<std::pair<double, double>>;
 
@@ -25,21 +28,11 @@ struct Range {
   }
 };
 
-// Steps of 1, 2 or 5 times a power of ten, about five of them.
-double tick_step(const Range& range) {
-  const double rough = (range.high - range.low) / 5;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (rough <= factor * power * 1.001) return factor * power;
-  }
-  return 10 * power;
-}
-
 // The range widened to whole ticks.
 Range rounded(Range range) {
   if (!(range.low <= range.high)) range = {0, 1};
   if (range.high - range.low < 1e-9) range = {range.low - 0.5, range.high + 0.5};
-  const double step = tick_step(range);
+  const double step = base::round_step(range.high - range.low, kTicks);
   return {std::floor(range.low / step) * step, std::ceil(range.high / step) * step};
 }
 
@@ -81,7 +74,8 @@ class Chart {
 
   std::string axes(const std::string& x_name) const {
     std::string svg;
-    const double y_step = tick_step(ys_), x_step = std::max(1.0, tick_step(xs_));
+    const double y_step = base::round_step(ys_.high - ys_.low, kTicks);
+    const double x_step = std::max(1.0, base::round_step(xs_.high - xs_.low, kTicks));
     for (int i = 0; ys_.low + i * y_step < ys_.high + y_step / 2; ++i) {
       const double y = ys_.low + i * y_step;
       svg += fmt::format(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft,

@@ -4,6 +4,7 @@
 
 #if SAPE2_HAVE_DRAWING
 
+#include "sape2/base/round_step.h"
 #include "sape2/error.h"
 #include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int kWidth = 1200, kHeight = 480;
 constexpr double kTextSize = 15, kTitleSize = 18;
+constexpr int kTicks = 5;  // about so many
 
 struct Colour {
   double red, green, blue;
@@ -47,16 +49,6 @@ struct Range {
 struct Box {
   double left, top, width, height;
 };
-
-// Steps of 1, 2 or 5 times a power of ten, about five of them.
-double tick_step(Range range) {
-  const double rough = (range.high - range.low) / 5;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (rough <= factor * power * 1.001) return factor * power;
-  }
-  return 10 * power;
-}
 
 Range range_of(const std::vector<Line>& lines,
                double (*coordinate)(const std::pair<double, double>&)) {
@@ -165,7 +157,7 @@ void draw_panel(Picture& picture, Box box, const std::string& title,
                 const std::vector<Line>& lines) {
   const Range xs = range_of(lines, [](const auto& point) { return point.first; });
   Range ys = range_of(lines, [](const auto& point) { return point.second; });
-  const double y_step = tick_step(ys);
+  const double y_step = base::round_step(ys.high - ys.low, kTicks);
   ys = {std::floor(ys.low / y_step) * y_step, std::ceil(ys.high / y_step) * y_step};
   const auto place_x = [&](double x) {
     return box.left + (x - xs.low) / (xs.high - xs.low) * box.width;
@@ -180,7 +172,7 @@ void draw_panel(Picture& picture, Box box, const std::string& title,
     const double shown = std::abs(y) < y_step / 1e6 ? 0 : y;
     picture.text(box.left - 10, place_y(y) + 5, fmt::format("{:.4g}", shown), 1);
   }
-  const double x_step = std::max(1.0, tick_step(xs));
+  const double x_step = std::max(1.0, base::round_step(xs.high - xs.low, kTicks));
   for (double x = std::ceil(xs.low / x_step) * x_step; x <= xs.high + 1e-9; x += x_step) {
     picture.stroke({{place_x(x), box.top + box.height}, {place_x(x), box.top + box.height + 5}},
                    kInk, 1);
