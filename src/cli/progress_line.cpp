@@ -11,7 +11,7 @@ ProgressLine::ProgressLine(std::string title, std::size_t steps)
     : title_(std::move(title)), steps_(steps), rewrites_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
-  if (rewrites_ && begun_ > 0) fmt::print(stderr, "\r\033[K");
+  if (rewrites_ && begun_ > 0) std::fputs("\r\033[K", stderr);
 }
 
 void ProgressLine::begin(const std::string& what) {

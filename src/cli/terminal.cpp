@@ -75,8 +75,9 @@ Terminal Terminal::standard_output() {
 
 void Terminal::print(std::string_view text) const {
   // Names from files must not be able to steer the terminal.
-  for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) {
+  for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
     put_line(printable(text.substr(0, end)));
+    text.remove_prefix(end + 1);
   }
   put_line(printable(text));
 }

@@ -9,8 +9,6 @@
 
 #include <array>
 
-extern char** environ;
-
 namespace sape2::cli {
 namespace {
 
