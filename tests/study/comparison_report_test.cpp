@@ -194,7 +194,10 @@ TEST(Uncertainty, IntervalsAreThoseOfTheTables) {
   const Interval interval = share_interval(81.0 / 263, 263);
   EXPECT_NEAR(interval.low, 0.2553, 5e-4);
   EXPECT_NEAR(interval.high, 0.3662, 5e-4);
-  EXPECT_LT(share_interval(1, 20).low, 0.9);
+  // 8 of 10, where every term counts; all of 20: 1 / (1 + 1.96² / 20).
+  EXPECT_NEAR(share_interval(0.8, 10).low, 0.49016, 1e-5);
+  EXPECT_NEAR(share_interval(0.8, 10).high, 0.94332, 1e-5);
+  EXPECT_NEAR(share_interval(1, 20).low, 0.83887, 1e-5);
   EXPECT_EQ(share_interval(1, 20).high, 1);
   EXPECT_EQ(share_interval(0, 20).low, 0);
   EXPECT_NEAR(share_margin(0.5, 0.5, 1000), 1.96 * std::sqrt(0.5 / 1000), 1e-5);
