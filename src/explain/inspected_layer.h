@@ -1,6 +1,9 @@
 #pragma once
 
 #include "sape2/explain/inspection.h"
+#include "sape2/ops/inspect.h"
+
+#include <vector>
 
 namespace sape2::explain {
 
