@@ -217,7 +217,7 @@ TEST(Hostile, IdleClientsMakeRoom) {
   const Served served(limits);
   std::vector<std::unique_ptr<RawClient>> held;
   for (int i = 0; i < 3; ++i) held.push_back(std::make_unique<RawClient>(served.port()));
-  held.back()->send("GET /api/se");  // slowly
+  held.back()->send("GET /api/se");                         // slowly
   EXPECT_TRUE(answers_within(served, milliseconds(8000)));  // otherwise only after 10 s
 }
 
