@@ -5,7 +5,6 @@
 #include "sape2/components.h"
 
 #include "data/files.h"
-#include "data/grey.h"
 #include "data/images/codecs.h"
 #include "data/text.h"
 
@@ -66,18 +65,6 @@ Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name) {
 
 Image read_image(const std::filesystem::path& path) {
   return decode_image(read_file(path, kMaxImageFileBytes), path.native());
-}
-
-Image to_grey(const Image& image) {
-  if (image.channels != 3) throw Error("only an image of three channels can be turned grey");
-  Image grey{image.height, image.width, 1, {}};
-  grey.pixels.reserve(image.pixels.size() / 3);
-  for (std::size_t i = 0; i + 2 < image.pixels.size(); i += 3) {
-    const int sum = image.pixels[i] * kGreyRed + image.pixels[i + 1] * kGreyGreen +
-                    image.pixels[i + 2] * kGreyBlue;
-    grey.pixels.push_back(static_cast<std::uint8_t>((sum + kGreyHalf) >> kGreyBits));
-  }
-  return grey;
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {
