@@ -6,6 +6,8 @@ find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(LibArchive REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(OpenMP)
 include(Sape2Torch)
 

@@ -50,13 +50,6 @@ foreach(layer base kernels ops nn io onnx python)
   add_subdirectory(src/${layer})
 endforeach()
 
-# A Highway that is a shared library travels along: another machine may lack it.
-get_target_property(hwy_type hwy::hwy TYPE)
-if(hwy_type STREQUAL "SHARED_LIBRARY")
-  install(FILES "$<TARGET_FILE:hwy::hwy>" RENAME "$<TARGET_SONAME_FILE_NAME:hwy::hwy>"
-          DESTINATION sape2/lib COMPONENT python)
-endif()
-
 # What the package checks when it is imported.
 set(SAPE2_PYTHON_CUDA_KERNELS False)
 if(TARGET sape2_kernels_cuda)

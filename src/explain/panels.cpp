@@ -2,7 +2,7 @@
 
 #include "sape2/explain/caption.h"
 
-#include "explain/ticks.h"
+#include "draw/axis.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -132,13 +132,14 @@ void draw_scale(Canvas& canvas, double left, double top, double height, ScaleKin
   canvas.outline(bar, kFaintInk, 0.5);
   const bool percent = kind == ScaleKind::share;
   const double unit = percent ? 100 : 1;
-  const auto ticks = round_ticks(range.low * unit, range.high * unit, height > kTallScale ? 6 : 4);
+  const auto ticks =
+      draw::round_ticks(range.low * unit, range.high * unit, height > kTallScale ? 6 : 4);
   const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
   double widest = 0;
   for (const double tick : ticks) {
     const double y = bar.bottom() - range.place_of(tick / unit) * height;
     canvas.line(bar.right(), y, bar.right() + 3, y, kInk, 0.6);
-    const std::string words = tick_text(tick, step) + (percent ? " %" : "");
+    const std::string words = draw::tick_text(tick, step) + (percent ? " %" : "");
     canvas.text(bar.right() + 5, y + 2.8, words, {.size = 8});
     widest = std::max(widest, canvas.text_width(words, 8));
   }

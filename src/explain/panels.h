@@ -1,6 +1,8 @@
 #pragma once
 
-#include "explain/canvas.h"
+#include "sape2/explain/figure.h"
+
+#include "draw/canvas.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -9,6 +11,9 @@
 
 /// The parts that figures are put together from.
 namespace sape2::explain {
+
+using draw::Box, draw::Canvas, draw::Raster;
+using draw::kFaintInk, draw::kInk, draw::kPaper;
 
 inline constexpr double kTextSize = 9, kTitleSize = 12, kMargin = 20, kGap = 18;
 inline constexpr double kScaleWidth = 84;  ///< of a colour scale with its numbers

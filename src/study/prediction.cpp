@@ -11,21 +11,14 @@
 #include <algorithm>
 
 namespace sape2::study {
-namespace {
-
-// Weights of red, green and blue in a grey value (ITU-R BT.601).
-constexpr double kRed = 0.299, kGreen = 0.587, kBlue = 0.114;
-
-}  // namespace
 
 at::Tensor as_batch(const data::Image& image, std::int64_t channels) {
-  const at::Tensor bytes = at::tensor(at::ArrayRef<std::uint8_t>(image.pixels), at::kByte)
-                               .view({1, image.height, image.width, image.channels})
-                               .permute({0, 3, 1, 2});
-  if (image.channels == channels) return bytes.contiguous();
-  if (image.channels == 3 && channels == 1) {
-    const at::Tensor weights = at::tensor({kRed, kGreen, kBlue}, at::kFloat).view({1, 3, 1, 1});
-    return (bytes.to(at::kFloat) * weights).sum(1, true).round().to(at::kByte);
+  if (image.channels == 3 && channels == 1) return as_batch(data::to_grey(image), channels);
+  if (image.channels == channels) {
+    return at::tensor(at::ArrayRef<std::uint8_t>(image.pixels), at::kByte)
+        .view({1, image.height, image.width, image.channels})
+        .permute({0, 3, 1, 2})
+        .contiguous();
   }
   throw Error(fmt::format("the model takes images of {} channels, a picture has {}", channels,
                           image.channels));

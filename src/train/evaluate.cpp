@@ -2,6 +2,7 @@
 
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
+#include "sape2/data/augment.h"
 #include "sape2/data/dataset.h"
 #include "sape2/nn/vit.h"
 
@@ -15,7 +16,6 @@ namespace {
 
 constexpr int64_t kTop = 5;
 constexpr int64_t kCpuBatch = 256, kGpuBatch = 2048;
-constexpr double kLargestByte = 255;
 
 at::Device device_of(const nn::ViT& model) {
   return model.parameters().front().device();
@@ -46,14 +46,7 @@ void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset) {
 
 at::Tensor normalised_images(const nn::ViT& model, const at::Tensor& bytes) {
   const nn::ModelConfig& config = model.config();
-  const at::Tensor images = bytes.to(device_of(model), at::kFloat);
-  if (config.mean.empty()) return images / kLargestByte;
-  const auto channel = [&](const std::vector<double>& values) {
-    return at::tensor(values, images.options()).view({1, -1, 1, 1});
-  };
-  // One multiplication and one addition a pixel.
-  const at::Tensor deviation = channel(config.deviation);
-  return images * (1 / (kLargestByte * deviation)) - channel(config.mean) / deviation;
+  return data::normalise(bytes.to(device_of(model)), {config.mean, config.deviation});
 }
 
 Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const EvaluateOptions& options) {

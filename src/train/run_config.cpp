@@ -1,6 +1,7 @@
 #include "sape2/train/run_config.h"
 
 #include "sape2/base/error.h"
+#include "sape2/base/hash.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/base/nearest_name.h"
 #include "sape2/base/utf8.h"
@@ -191,13 +192,8 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
 }
 
 std::string fingerprint(const RunConfig& config) {
-  // FNV-1a.
-  uint64_t hash = 0xCBF29CE484222325u;
   const std::string text = essence_of(config).dump(-1, ' ', false, Json::error_handler_t::replace);
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  }
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", base::fnv1a(text));
 }
 
 }  // namespace sape2::train

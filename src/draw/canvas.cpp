@@ -1,22 +1,23 @@
-#include "explain/canvas.h"
+#include "draw/canvas.h"
 
 #include "sape2/base/error.h"
 #include "sape2/base/utf8.h"
+#include "sape2/io/atomic_file.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <sstream>
 
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
 
-namespace sape2::explain {
+namespace sape2::draw {
 namespace {
 
-constexpr double kPointsPerInch = 72;
 constexpr double kMostPixels = 32000;  // along a side; Cairo ends at 32767
 
 std::uint32_t pixel_of(const Rgb& colour) {
@@ -40,20 +41,19 @@ cairo_status_t Canvas::pass_on(void* closure, const unsigned char* data, unsigne
   }
 }
 
-Canvas::Canvas(FigureFormat format, double width, double height, double dots_per_inch)
-    : format_(format) {
-  const double scale = format == FigureFormat::png ? dots_per_inch / kPointsPerInch : 1;
+Canvas::Canvas(Format format, double width, double height, double dots_per_inch) : format_(format) {
+  const double scale = format == Format::png ? dots_per_inch / kPointsPerInch : 1;
   if (std::max(width, height) * scale > kMostPixels) {
     throw Error(
         fmt::format("the figure would be {:.0f} × {:.0f} pixels, too large to draw; give fewer "
                     "images or fewer dots per inch",
                     width * scale, height * scale));
   }
-  if (format == FigureFormat::png) {
+  if (format == Format::png) {
     surface_.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24,
                                               static_cast<int>(std::ceil(width * scale)),
                                               static_cast<int>(std::ceil(height * scale))));
-  } else if (format == FigureFormat::svg) {
+  } else if (format == Format::svg) {
     surface_.reset(cairo_svg_surface_create_for_stream(pass_on, sink_.get(), width, height));
   } else {
     surface_.reset(cairo_pdf_surface_create_for_stream(pass_on, sink_.get(), width, height));
@@ -110,11 +110,15 @@ std::vector<std::string> Canvas::wrapped(const std::string& words, double width,
   return lines;
 }
 
-void Canvas::text(double x, double baseline, const std::string& words, const Style& style) {
+void Canvas::text(double x, double y, const std::string& words, const Style& style) {
   const double width = text_width(words, style.size, style.bold);
   set(style.colour);
-  cairo_move_to(context_.get(), x - style.align * width, baseline);
+  cairo_save(context_.get());
+  cairo_translate(context_.get(), x, y);
+  if (style.upright) cairo_rotate(context_.get(), -std::numbers::pi / 2);
+  cairo_move_to(context_.get(), -style.align * width, 0);
   cairo_show_text(context_.get(), words.c_str());
+  cairo_restore(context_.get());
 }
 
 void Canvas::fill(const Box& box, const Rgb& colour) {
@@ -137,6 +141,30 @@ void Canvas::line(double x0, double y0, double x1, double y1, const Rgb& colour,
   cairo_move_to(context_.get(), x0, y0);
   cairo_line_to(context_.get(), x1, y1);
   cairo_stroke(context_.get());
+}
+
+void Canvas::polyline(const std::vector<Point>& points, const Rgb& colour, double thickness) {
+  set(colour);
+  cairo_set_line_width(context_.get(), thickness);
+  cairo_set_line_join(context_.get(), CAIRO_LINE_JOIN_ROUND);
+  cairo_new_path(context_.get());
+  for (const Point& point : points) cairo_line_to(context_.get(), point.x, point.y);
+  cairo_stroke(context_.get());
+}
+
+void Canvas::dot(const Point& middle, double radius, const Rgb& colour) {
+  set(colour);
+  cairo_new_path(context_.get());
+  cairo_arc(context_.get(), middle.x, middle.y, radius, 0, 2 * std::numbers::pi);
+  cairo_fill(context_.get());
+}
+
+void Canvas::clipped(const Box& box, const std::function<void()>& draw) {
+  cairo_save(context_.get());
+  cairo_rectangle(context_.get(), box.left, box.top, box.width, box.height);
+  cairo_clip(context_.get());
+  draw();
+  cairo_restore(context_.get());
 }
 
 void Canvas::raster(const Box& box, const Raster& raster) {
@@ -168,7 +196,7 @@ void Canvas::raster(const Box& box, const Raster& raster) {
 
 std::string Canvas::bytes() && {
   cairo_status_t status = cairo_status(context_.get());
-  if (status == CAIRO_STATUS_SUCCESS && format_ == FigureFormat::png) {
+  if (status == CAIRO_STATUS_SUCCESS && format_ == Format::png) {
     status = cairo_surface_write_to_png_stream(surface_.get(), pass_on, sink_.get());
   } else if (status == CAIRO_STATUS_SUCCESS) {
     cairo_show_page(context_.get());
@@ -182,4 +210,10 @@ std::string Canvas::bytes() && {
   return std::move(sink_->bytes);
 }
 
-}  // namespace sape2::explain
+void Canvas::write(const std::filesystem::path& path) && {
+  io::AtomicFile file(path);
+  file.write(std::move(*this).bytes());
+  file.commit();
+}
+
+}  // namespace sape2::draw
