@@ -136,7 +136,7 @@ Look::Look(nn::ModelConfig config, data::Image image)
 
 void Look::saw(std::vector<float> features, std::span<const float> logits) {
   features_ = std::move(features);
-  predictions_ = study::ranked(config_, logits);
+  predictions_ = infer::ranked(config_, logits);
   const infer::AttentionRows seen = rows_of(0, {{0, 0}});
   if (!seen.bias.empty()) offered_.push_back(What::bias);
   if (!seen.x.bias.empty()) offered_.insert(offered_.end(), {What::bias_x, What::bias_y});

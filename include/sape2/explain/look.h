@@ -3,8 +3,8 @@
 #include "sape2/data/image.h"
 #include "sape2/explain/view.h"
 #include "sape2/infer/inspection.h"
+#include "sape2/infer/prediction.h"
 #include "sape2/nn/model_config.h"
-#include "sape2/study/ranking.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -61,7 +61,7 @@ class Look {
   std::int64_t layers() const { return config_.vit.depth; }
   std::int64_t heads() const { return config_.vit.heads; }
   /// Of all classes, the most probable first.
-  const std::vector<study::Prediction>& predictions() const { return predictions_; }
+  const std::vector<infer::Prediction>& predictions() const { return predictions_; }
   /// The patches after the last layer, (patches, width).
   const std::vector<float>& features() const { return features_; }
 
@@ -115,7 +115,7 @@ class Look {
   data::Image image_;
   infer::Grid grid_;
   std::vector<float> features_;
-  std::vector<study::Prediction> predictions_;
+  std::vector<infer::Prediction> predictions_;
   std::vector<What> offered_;
   bool is_distance_ = false;
 };
