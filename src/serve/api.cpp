@@ -8,14 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <random>
 
 namespace sape2::serve {
 namespace {
 
-constexpr std::int64_t kLargestKeptSide = 1024;
 constexpr double kQuickWork = 2e9;         // multiplications: a tenth of a second on one thread
 constexpr std::int64_t kMostMatrixPatches = 1024;  // a figure of more has no N×N panel
 constexpr std::string_view kDataPrefix = "data:";
@@ -25,16 +23,6 @@ std::string random_name() {
   std::string name;
   for (int i = 0; i < 4; ++i) name += fmt::format("{:08x}", device());
   return name;
-}
-
-data::Image kept_size(data::Image image) {
-  const std::int64_t longer = std::max(image.height, image.width);
-  if (longer <= kLargestKeptSide) return image;
-  const double scale = static_cast<double>(kLargestKeptSide) / static_cast<double>(longer);
-  const auto scaled = [&](std::int64_t side) {
-    return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
-  };
-  return data::resize(image, scaled(image.height), scaled(image.width));
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ using explain::What;
 
 constexpr const char* kJsonType = "application/json";
 constexpr int kScaleSteps = 33;
+constexpr std::int64_t kLargestKeptSide = 1024;
 constexpr std::int64_t kKeptPatches = 64;  // grids of no more keep all their rows
 constexpr std::size_t kTop = 5;
 
@@ -56,6 +57,16 @@ Json scales_json() {
 }
 
 }  // namespace
+
+data::Image kept_size(data::Image image) {
+  const std::int64_t longer = std::max(image.height, image.width);
+  if (longer <= kLargestKeptSide) return image;
+  const double scale = static_cast<double>(kLargestKeptSide) / static_cast<double>(longer);
+  const auto scaled = [&](std::int64_t side) {
+    return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
+  };
+  return data::resize(image, scaled(image.height), scaled(image.width));
+}
 
 /// One quantity of one layer and head: its range for colours and, of a small grid, all its rows.
 struct PageApi::Shown {

@@ -29,6 +29,9 @@ struct PageLimits {
   std::int64_t patches = 0;           ///< of one image
 };
 
+/// An image that somebody gave, made smaller if it is too large to be kept.
+data::Image kept_size(data::Image image);
+
 /// What the page asks for, whoever computes it and however questions get here: over HTTP from a
 /// server, or from WebAssembly in the page's own browser (docs/serve.md has the answers). For any
 /// number of threads. A client's mistake is thrown as Error, something that is not there as
