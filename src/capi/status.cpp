@@ -1,6 +1,7 @@
 #include "capi/status.h"
 
 #include "sape2/base/in_quotes.h"
+#include "sape2/infer/prediction.h"
 
 #include <exception>
 #include <new>
@@ -43,6 +44,8 @@ sape2_infer_status failed_by_exception(sape2_infer_status usual) noexcept {
     throw;
   } catch (const Failure& failure) {
     return failed(failure.status(), failure.what());
+  } catch (const infer::NotFinite& error) {
+    return failed(SAPE2_INFER_NOT_FINITE, error.what());
   } catch (const Error& error) {
     return failed(usual, error.what());
   } catch (const std::bad_alloc&) {

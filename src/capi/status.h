@@ -50,11 +50,13 @@ inline void check_given(const void* argument, const char* name) {
 /// Throws if a struct does not begin with its size.
 template <class Struct>
 void check_struct(const Struct* given, const char* name, std::size_t least = sizeof(Struct)) {
+  constexpr std::size_t kMost = std::size_t{1} << 16;
   check_given(given, name);
-  if (given->struct_size < least || given->struct_size > (std::size_t{1} << 16)) {
+  const std::size_t size = given->struct_size;
+  if (size < least || size > kMost) {
     throw Failure(SAPE2_INFER_BAD_ARGUMENT,
-                  std::string("the struct_size of ") + name + " is " +
-                      std::to_string(given->struct_size) + ", expected " + std::to_string(least) +
+                  std::string("the struct_size of ") + name + " is " + std::to_string(size) +
+                      ", expected " + std::to_string(least) +
                       ": begin with the macro SAPE2_INFER_…_INIT of its type");
   }
 }

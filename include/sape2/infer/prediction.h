@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/base/error.h"
 #include "sape2/infer/session.h"
 #include "sape2/nn/model_config.h"
 
@@ -15,6 +16,12 @@ struct Image;
 /// From pictures to classes, as `sape2 predict` does it.
 namespace sape2::infer {
 
+/// Logits that are not finite numbers: weights or normalisation of the model are damaged.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
 struct Prediction {
   std::int64_t index = 0;  ///< of the class
   std::string name;        ///< of the class; "class 7" if the model has no names
@@ -26,12 +33,12 @@ std::string class_name(const nn::ModelConfig& config, std::int64_t index);
 
 /// A picture as the model takes it, (channels, height, width): scaled until it covers `size`, its
 /// middle cut out, grey if the model has one channel, and normalised. Throws Error with one sentence
-/// if `pixels` has not the room for exactly that.
+/// if `pixels` has not the room for it.
 void prepare_picture(const nn::ModelConfig& config, const data::Image& picture, nn::Size2d size,
                      std::span<float> pixels);
 
 /// The classes that logits (classes) make probable, the best first: all, or the best `top`. Throws
-/// Error if a logit is not a finite number.
+/// NotFinite if a logit is not a finite number.
 std::vector<Prediction> ranked(const nn::ModelConfig& config, std::span<const float> logits,
                                std::int64_t top = 0);
 

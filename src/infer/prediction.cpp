@@ -24,7 +24,7 @@ std::vector<double> softmax(std::span<const float> logits) {
 void write_planes(const data::Image& image, std::span<const data::ByteScale> scales,
                   std::span<float> pixels) {
   const auto channels = static_cast<std::size_t>(image.channels);
-  const std::size_t plane = pixels.size() / channels;
+  const std::size_t plane = image.pixels.size() / channels;
   for (std::size_t c = 0; c < channels; ++c) {
     const data::ByteScale scale = scales[c];
     const std::uint8_t* in = image.pixels.data() + c;
@@ -49,7 +49,7 @@ void prepare_picture(const nn::ModelConfig& config, const data::Image& picture, 
   }
   data::Image fitted = data::resize_to_cover(picture, size.height, size.width);
   if (fitted.channels != channels) fitted = data::to_grey(fitted);
-  if (pixels.size() != fitted.pixels.size()) {
+  if (pixels.size() < fitted.pixels.size()) {
     throw Error("there is room for " + std::to_string(pixels.size()) + " numbers, but a picture of " +
                 std::to_string(channels) + " × " + std::to_string(size.height) + " × " +
                 std::to_string(size.width) + " needs " + std::to_string(fitted.pixels.size()));
@@ -64,7 +64,7 @@ std::vector<Prediction> ranked(const nn::ModelConfig& config, std::span<const fl
                 std::to_string(config.vit.classes) + " classes");
   }
   if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
-    throw Error(
+    throw NotFinite(
         "the model's output is not a finite number for this image, so it says nothing; its weights "
         "or the normalisation are damaged");
   }
