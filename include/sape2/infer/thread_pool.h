@@ -17,7 +17,7 @@ class ThreadPool final : public kernels::Executor {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const;
+  int threads() const override;
 
   void parallel_for(std::int64_t count, const Body& body) const override;
 
