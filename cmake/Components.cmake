@@ -38,5 +38,14 @@ sape2_component(download libcurl)
 sape2_component(images libpng libjpeg)
 sape2_component(server cpp-httplib)
 
+# The page without a server is compiled to WebAssembly.
+find_program(SAPE2_EMXX em++)
+if(SAPE2_EMXX)
+  set(SAPE2_HAVE_EXPLORER 1)
+else()
+  set(SAPE2_HAVE_EXPLORER 0)
+endif()
+message(STATUS "component explorer (em++): ${SAPE2_HAVE_EXPLORER}")
+
 configure_file("${PROJECT_SOURCE_DIR}/cmake/components.h.in"
                "${PROJECT_BINARY_DIR}/include/sape2/components.h" @ONLY)

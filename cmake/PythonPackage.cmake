@@ -46,7 +46,7 @@ sape2_found_or_fetched(
   nlohmann_json nlohmann-json3-dev d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273
   https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz)
 
-foreach(layer base kernels ops nn io python)
+foreach(layer base kernels ops nn io onnx python)
   add_subdirectory(src/${layer})
 endforeach()
 

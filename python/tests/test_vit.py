@@ -48,9 +48,7 @@ def test_normalise() -> None:
     torch.testing.assert_close(model.normalise(torch.ones(1, 3, 32, 32)), expected)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"mean": [0.4914, 0.4822, 0.4465], "deviation": [0.2470, 0.2435, 0.2616]}]
-)
+@pytest.mark.parametrize("settings", [{}, {"mean": [0.4914, 0.4822, 0.4465], "deviation": [0.2470, 0.2435, 0.2616]}])
 def test_normalise_is_the_programs_to_the_bit(settings: dict[str, list[float]]) -> None:
     """The same formula as in tests/data/augment_test.cpp: each step rounded to float32 once."""
     model = ViT("vit-micro", depth=1, **settings)

@@ -37,7 +37,7 @@ Box image_box(double left, double top, double side, double height, double width)
   return {left, top, width * scale, height * scale};
 }
 
-Box patch_box(const Box& image, const ops::Grid& grid, const Patch& patch) {
+Box patch_box(const Box& image, const infer::Grid& grid, const Patch& patch) {
   const double width = image.width / static_cast<double>(grid.cols);
   const double height = image.height / static_cast<double>(grid.rows);
   return {image.left + width * static_cast<double>(patch.x),
@@ -65,7 +65,7 @@ void draw_image(Canvas& canvas, const Box& box, const data::Image& image) {
   canvas.raster(box, raster);
 }
 
-void draw_grid(Canvas& canvas, const Box& box, const ops::Grid& grid) {
+void draw_grid(Canvas& canvas, const Box& box, const infer::Grid& grid) {
   const double cell = box.width / static_cast<double>(grid.cols);
   const double thickness = std::clamp(cell / 24, 0.15, 0.8);
   const double opacity = std::clamp(cell / 12, 0.25, 0.75);
@@ -80,7 +80,7 @@ void draw_grid(Canvas& canvas, const Box& box, const ops::Grid& grid) {
   }
 }
 
-void draw_mark(Canvas& canvas, const Box& image, const ops::Grid& grid, const Patch& patch,
+void draw_mark(Canvas& canvas, const Box& image, const infer::Grid& grid, const Patch& patch,
                const Rgb& colour) {
   Box box = patch_box(image, grid, patch);
   // A tiny patch is marked by a frame around it.

@@ -69,6 +69,7 @@ class ZipWriter {
       : path_(path), file_(path), archive_(archive_write_new()) {
     check(archive_write_set_format_zip(archive_.get()));
     check(archive_write_set_options(archive_.get(), "compression=store,hdrcharset=UTF-8"));
+    check(archive_write_set_bytes_per_block(archive_.get(), 0));  // as they come, without padding
     check(archive_write_open(archive_.get(), this, nullptr, pass_on, nullptr));
   }
 

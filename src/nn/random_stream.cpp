@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+// Ours, because what the standard library and LibTorch draw differs between versions.
 namespace sape2::nn {
 
 RandomStream::RandomStream(uint64_t seed, std::string_view name)

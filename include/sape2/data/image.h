@@ -37,6 +37,9 @@ Image resize_to_cover(const Image& image, std::int64_t height, std::int64_t widt
 /// The brightness of an RGB image (Rec. 601), as one channel.
 Image to_grey(const Image& image);
 
+/// An image of RGB and alpha as RGB, laid over white.
+void lay_over_white(Image& image);
+
 /// An image of 1 (grey) or 3 (RGB) channels as the bytes of a PNG file.
 std::vector<std::uint8_t> encode_png(const Image& image);
 

@@ -28,7 +28,7 @@ struct ChosenPatch {
 struct ModelPanels {
   std::string title;       ///< the model's encoding and name
   std::string prediction;  ///< "cat 62 %"
-  ops::Grid grid;
+  infer::Grid grid;
   ScaleKind kind = ScaleKind::distance;
   ValueRange range;   ///< of the matrix and the maps; of attention, of the maps alone
   at::Tensor matrix;  ///< [n, n]; undefined where none is drawn
