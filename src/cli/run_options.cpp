@@ -19,8 +19,6 @@ namespace sape2::cli {
 namespace {
 
 constexpr const char* kDefaultEncoding = "sape2-rel-k";
-// A warm-up longer than this share of a shortened training would leave too little of it.
-constexpr double kLongestWarmupShare = 0.25;
 
 std::string flag_of(const std::string& key) {
   std::string flag = "--" + key;
@@ -100,8 +98,7 @@ train::Recipe RunOptions::make_recipe() const {
     train::recipe_field(key, "").set_text(recipe, text, "");
   }
   if (recipe_values_.contains("epochs") && !recipe_values_.contains("warmup_epochs")) {
-    recipe.warmup_epochs =
-        std::min(recipe.warmup_epochs, kLongestWarmupShare * static_cast<double>(recipe.epochs));
+    recipe.train_for(recipe.epochs);
   }
   recipe.validate();
   return recipe;

@@ -86,7 +86,7 @@ Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const Evaluate
   }
   model.train(was_training);
   if (const auto count = broken.item<int64_t>(); count > 0) {
-    throw Error(
+    throw NotFinite(
         fmt::format("the model's output is not a finite number for {} of the {} images of {}, so "
                     "it has no accuracy; its weights or the normalisation are damaged",
                     count, images, dataset.name));
