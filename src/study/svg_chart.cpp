@@ -1,12 +1,11 @@
 #include "study/svg_chart.h"
 
-#include "sape2/base/round_step.h"
+#include "study/chart_range.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace sape2::study {
 namespace {
@@ -14,32 +13,13 @@ namespace {
 constexpr double kWidth = 640, kHeight = 340;
 constexpr double kLeft = 54, kTop = 34, kRight = 16, kBottom = 46;
 constexpr std::size_t kColours = 8;
-constexpr int kTicks = 5;  // about so many
 
 using Points = std::vector<std::pair<double, double>>;
-
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void take_in(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-};
-
-// The range widened to whole ticks.
-Range rounded(Range range) {
-  if (!(range.low <= range.high)) range = {0, 1};
-  if (range.high - range.low < 1e-9) range = {range.low - 0.5, range.high + 0.5};
-  const double step = base::round_step(range.high - range.low, kTicks);
-  return {std::floor(range.low / step) * step, std::ceil(range.high / step) * step};
-}
 
 class Chart {
  public:
   explicit Chart(const std::vector<ChartLine>& lines) : lines_(lines) {
-    Range ys;
+    ChartRange ys;
     for (const ChartLine& line : lines) {
       for (const Points* points : {&line.points, &line.lower, &line.upper}) {
         for (const auto& [x, y] : *points) {
@@ -50,7 +30,7 @@ class Chart {
     }
     if (!(xs_.low <= xs_.high)) xs_ = {0, 1};
     if (xs_.high - xs_.low < 1e-9) xs_ = {xs_.low - 0.5, xs_.high + 0.5};
-    ys_ = rounded(ys);
+    ys_ = ys.rounded();
   }
 
   std::string draw(const std::string& title, const std::string& x_name) const {
@@ -74,8 +54,8 @@ class Chart {
 
   std::string axes(const std::string& x_name) const {
     std::string svg;
-    const double y_step = base::round_step(ys_.high - ys_.low, kTicks);
-    const double x_step = std::max(1.0, base::round_step(xs_.high - xs_.low, kTicks));
+    const double y_step = ys_.step();
+    const double x_step = std::max(1.0, xs_.step());
     for (int i = 0; ys_.low + i * y_step < ys_.high + y_step / 2; ++i) {
       const double y = ys_.low + i * y_step;
       svg += fmt::format(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft,
@@ -122,7 +102,7 @@ class Chart {
   }
 
   const std::vector<ChartLine>& lines_;
-  Range xs_, ys_;
+  ChartRange xs_, ys_;
 };
 
 }  // namespace

@@ -1,0 +1,92 @@
+#include "study/svg_forest.h"
+
+#include "study/chart_range.h"
+#include "study/svg_chart.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace sape2::study {
+namespace {
+
+constexpr double kForestWidth = 640, kSide = 24, kHead = 34, kFoot = 46, kRowHeight = 44;
+
+class Forest {
+ public:
+  explicit Forest(const std::vector<ForestRow>& rows) : rows_(rows) {
+    range_.take_in(0);
+    for (const ForestRow& row : rows) {
+      range_.take_in(row.difference.mean);
+      if (!row.difference.interval) continue;
+      range_.take_in(row.difference.interval->low);
+      range_.take_in(row.difference.interval->high);
+    }
+    range_ = range_.rounded();
+    bottom_ = kHead + kRowHeight * static_cast<double>(rows.size());
+  }
+
+  std::string draw(const std::string& title, const std::string& x_name) const {
+    std::string svg =
+        fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}">)", kForestWidth,
+                    bottom_ + kFoot, escaped_html(title));
+    svg += text(kSide, 18, "title", "start", title);
+    svg += ticks();
+    svg += text(kForestWidth / 2, bottom_ + kFoot - 8, "tick", "middle", x_name);
+    for (std::size_t i = 0; i < rows_.size(); ++i) svg += row(i);
+    return svg + "</svg>\n";
+  }
+
+ private:
+  double at_x(double value) const {
+    return kSide + (value - range_.low) / (range_.high - range_.low) * (kForestWidth - 2 * kSide);
+  }
+
+  static std::string text(double x, double y, const char* style, const char* anchor,
+                          const std::string& words) {
+    return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" class="{}" text-anchor="{}">{}</text>)", x, y,
+                       style, anchor, escaped_html(words));
+  }
+
+  std::string ticks() const {
+    std::string svg;
+    const double step = range_.step();
+    for (int i = 0; range_.low + i * step < range_.high + step / 2; ++i) {
+      const double value = range_.low + i * step;
+      const bool zero = std::abs(value) < step / 1e6;
+      svg += fmt::format(
+          R"(<line class="{}" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{:.1f}"/>)",
+          zero ? "axis" : "grid", at_x(value), at_x(value), kHead, bottom_);
+      svg += text(at_x(value), bottom_ + 18, "tick", "middle",
+                  zero ? "0" : fmt::format("{:+.4g}", value));
+    }
+    return svg;
+  }
+
+  std::string row(std::size_t i) const {
+    const ForestRow& row = rows_[i];
+    const double top = kHead + kRowHeight * static_cast<double>(i), y = top + 30;
+    std::string svg = text(kSide, top + 17, "label", "start", row.label) +
+                      text(kForestWidth - kSide, top + 17, "tick", "end", row.text);
+    if (const auto& interval = row.difference.interval) {
+      svg += fmt::format(
+          R"(<polyline class="line {}" points="{:.1f},{:.1f} {:.1f},{:.1f}"/>)", row.colour,
+          at_x(interval->low), y, at_x(interval->high), y);
+    }
+    return svg + fmt::format(R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="5"/>)",
+                             row.colour, at_x(row.difference.mean), y);
+  }
+
+  const std::vector<ForestRow>& rows_;
+  ChartRange range_;
+  double bottom_ = 0;
+};
+
+}  // namespace
+
+std::string svg_forest(const std::string& title, const std::string& x_name,
+                       const std::vector<ForestRow>& rows) {
+  return Forest(rows).draw(title, x_name);
+}
+
+}  // namespace sape2::study
