@@ -1,7 +1,7 @@
 #include "study/run_queue.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 
 #include "study/peak_memory.h"
 

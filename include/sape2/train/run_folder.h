@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/io/folder_lock.h"
 #include "sape2/train/run_config.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/train/batch_source.h"
 #include "sape2/train/run_folder.h"
 #include "sape2/train/run_log.h"
