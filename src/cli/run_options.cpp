@@ -84,12 +84,21 @@ void RunOptions::prefer(std::string model, std::string recipe) {
   preferred_recipe_ = std::move(recipe);
 }
 
-train::RunData RunOptions::load_data() const {
+void RunOptions::check() const {
   if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
   make_recipe();
   if (!model_.empty()) nn::preset(model_);
   train::device_named(device_);
+}
+
+train::RunData RunOptions::load_data() const {
+  check();
   return train::load_run_data(data_);
+}
+
+data::Dataset RunOptions::load_training_images() const {
+  check();
+  return train::load_split(data_, data::Split::train);
 }
 
 train::Recipe RunOptions::make_recipe() const {

@@ -141,6 +141,7 @@ std::int64_t held_out_images(std::int64_t training_images) {
 train::RunConfig trial_config(const train::RunConfig& config, const Settings& settings,
                               const TuningPlan& plan) {
   train::RunConfig trial = with_settings(config, settings);
+  trial.seed = kTrialSeed;
   trial.recipe.train_for(plan.epochs);
   trial.data.held_out = plan.held_out;
   trial.data.test_images = 0;  // of no concern here

@@ -58,7 +58,7 @@ struct ComparisonPlan {
   std::vector<std::uint64_t> seeds = {0};  ///< a run of each encoding for each
   std::string recipe;                      ///< its name, for the report
   std::string model;                       ///< the preset's name, for the report
-  /// Settings that every encoding chooses for itself before its runs. Trials have the first seed.
+  /// Settings that every encoding chooses for itself before its runs.
   std::optional<TuningPlan> tuning = {};
   /// The row that the others are compared with, seed by seed.
   std::optional<nn::EncodingSpec> baseline = {};

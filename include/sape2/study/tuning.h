@@ -38,6 +38,10 @@ std::string to_string(const Settings& settings);
 /// The configuration with these values in its recipe, and a model that fits them.
 train::RunConfig with_settings(train::RunConfig config, const Settings& settings);
 
+/// The seed of all trials: seeds may be shared among machines, and all of them are to come to the
+/// same choice.
+inline constexpr std::uint64_t kTrialSeed = 0;
+
 struct TuningPlan {
   std::vector<TuningAxis> axes;
   std::int64_t epochs = 1;    ///< of each trial; its schedule has that length
