@@ -69,13 +69,13 @@ std::vector<std::string> Companions::wait() {
     int status = 0;
     while (::waitpid(process.id, &status, 0) < 0 && errno == EINTR) {
     }
-    const bool good = WIFEXITED(status) && (WEXITSTATUS(status) == 0 ||
-                                            WEXITSTATUS(status) == kInterrupted);
+    const bool good =
+        WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kInterrupted);
     if (good) continue;
-    failures.push_back(
-        WIFSIGNALED(status)
-            ? "a process beside this one was killed; its output is in " + in_quotes(process.log)
-            : "a process beside this one ended: " + last_line(process.log));
+    failures.push_back(WIFSIGNALED(status)
+                           ? "a process beside this one was killed; its output is in " +
+                                 in_quotes(process.log)
+                           : "a process beside this one ended: " + last_line(process.log));
   }
   running_.clear();
   return failures;

@@ -271,10 +271,10 @@ class CompareCommand : public Command {
   void start_companions(Companions& companions, int jobs) const {
     make_out_folder(out_);
     for (int job = 1; job < jobs; ++job) {
-      companions.start({"--jobs", "1", "--device", device_of_job(job), "--threads",
-                        std::to_string(threads_in_use()), "--worker-of",
-                        std::to_string(::getpid())},
-                       std::filesystem::path(out_) / fmt::format("process-{}.log", job + 1));
+      companions.start(
+          {"--jobs", "1", "--device", device_of_job(job), "--threads",
+           std::to_string(threads_in_use()), "--worker-of", std::to_string(::getpid())},
+          std::filesystem::path(out_) / fmt::format("process-{}.log", job + 1));
     }
   }
 

@@ -8,11 +8,14 @@ namespace sape2::cli {
 
 void ComparisonProgress::run_begins(const std::string& what, std::int64_t number,
                                     std::int64_t total, bool has_result) {
-  run_.note(fmt::format("[{}/{}] {}{}", number, total, what, has_result ? ": trained already" : ""));
+  const std::string line = fmt::format("[{}/{}] {}", number, total, what);
+  trained_already_ = has_result ? line + ": trained already" : "";
+  if (!has_result) run_.note(line);
 }
 
 void ComparisonProgress::run_ended(const std::string& what, const study::RunResult& result) {
-  run_.note(fmt::format("{}: top-1 {:.2f} % after {}", what, 100 * result.top1,
+  run_.note(fmt::format("{}: top-1 {:.2f} % after {}",
+                        trained_already_.empty() ? what : trained_already_, 100 * result.top1,
                         duration_text(result.seconds)));
 }
 

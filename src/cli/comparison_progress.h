@@ -24,6 +24,7 @@ class ComparisonProgress : public study::ComparisonObserver {
 
  private:
   TrainProgress run_;
+  std::string trained_already_;  // the line of a run that has its result; empty: it is trained here
 };
 
 }  // namespace sape2::cli

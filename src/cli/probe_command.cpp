@@ -93,7 +93,8 @@ class ProbeCommand : public Command {
         ->type_name("NAME");
     app.add_option("--root", options_.data.root, "Folder to look for the data set in")
         ->type_name("PATH");
-    app.add_option("--probes", probes_, "Which: sizes, scale, translation, region, gates (default: all)")
+    app.add_option("--probes", probes_,
+                   "Which: sizes, scale, translation, region, gates (default: all)")
         ->delimiter(',')
         ->type_name("LIST");
     app.add_option("--images", options_.images, "Images each probe looks at (default: 500)")

@@ -127,9 +127,8 @@ at::Tensor ViT::draw_depth(int64_t images, const at::Generator& generator) const
 
 at::Tensor ViT::forward_features(const at::Tensor& images, const AttentionWatcher& watcher,
                                  const at::Tensor& depth_factors) {
-  ForwardPass pass{.grid = grid_of(images, config_.vit),
-                   .training = is_training(),
-                   .watcher = watcher};
+  ForwardPass pass{
+      .grid = grid_of(images, config_.vit), .training = is_training(), .watcher = watcher};
   if (is_training()) {
     pass.depth_factors = depth_factors.defined()
                              ? depth_factors

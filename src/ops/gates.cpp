@@ -12,10 +12,10 @@ namespace {
 void check_gates(const char* function, const char* name, const at::Tensor& gates,
                  const at::Tensor& q, int64_t lines, int64_t patches) {
   const bool one_or_all = gates.dim() == 5 && (gates.size(0) == 1 || gates.size(0) == q.size(0));
-  TORCH_CHECK_VALUE(one_or_all && gates.sizes().slice(1) ==
-                                      at::IntArrayRef({q.size(1), lines, patches, patches}),
-                    function, ": gates.", name, " is ", gates.sizes(), ", expected [", q.size(0),
-                    " or 1, ", q.size(1), ", ", lines, ", ", patches, ", ", patches, "]");
+  TORCH_CHECK_VALUE(
+      one_or_all && gates.sizes().slice(1) == at::IntArrayRef({q.size(1), lines, patches, patches}),
+      function, ": gates.", name, " is ", gates.sizes(), ", expected [", q.size(0), " or 1, ",
+      q.size(1), ", ", lines, ", ", patches, ", ", patches, "]");
 }
 
 }  // namespace
@@ -51,9 +51,8 @@ at::Tensor sape2_attention_with_gates(const at::Tensor& q, const at::Tensor& k, 
   check_gates(name, "x", gates.x, q, grid.rows, grid.cols);
   check_gates(name, "y", gates.y, q, grid.cols, grid.rows);
   const auto [ux, uy] = reference::vectors(stage1, gates);
-  return parse_form(name, form) == Form::distance
-             ? distance_attention(q, k, v, ux, uy, grid, bias)
-             : axial_attention(q, k, v, ux, uy, grid, bias);
+  return parse_form(name, form) == Form::distance ? distance_attention(q, k, v, ux, uy, grid, bias)
+                                                  : axial_attention(q, k, v, ux, uy, grid, bias);
 }
 
 }  // namespace sape2::ops

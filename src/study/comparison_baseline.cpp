@@ -32,8 +32,8 @@ std::vector<std::optional<BaselineDifference>> baseline_differences(const Compar
 
 std::string to_string(const BaselineDifference& difference) {
   const auto& [mean, interval] = difference.difference;
-  const std::string seeds = fmt::format("{} seed{}", difference.seeds.size(),
-                                        difference.seeds.size() == 1 ? "" : "s");
+  const std::string seeds =
+      fmt::format("{} seed{}", difference.seeds.size(), difference.seeds.size() == 1 ? "" : "s");
   if (!interval) return fmt::format("{:+.2f} ({})", mean, seeds);
   return fmt::format("{:+.2f} ({:+.2f} to {:+.2f}, {})", mean, interval->low, interval->high,
                      seeds);

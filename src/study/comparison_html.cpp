@@ -33,7 +33,7 @@ th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(
 th:first-child, td:first-child, td.words, th.words { text-align: left; }
 th { font-weight: 600; }
 td.best { font-weight: 700; }
-.verdict { max-width: 48rem; }
+.verdict, .forest { max-width: 48rem; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem;
   margin-top: 1.5rem; }
@@ -94,13 +94,15 @@ std::string forest(const Comparison& comparison) {
                     differences[i]->difference, line_class(i)});
   }
   if (rows.empty()) return "";
-  return svg_forest("top-1 less that of " + comparison.plan.baseline->to_string(),
-                    "points, mean and 95 % interval over paired seeds", rows);
+  return "<div class=\"forest\">\n" +
+         svg_forest("top-1 less that of " + comparison.plan.baseline->to_string(),
+                    "points, mean and 95 % interval over paired seeds", rows) +
+         "</div>\n";
 }
 
 std::string charts(const Comparison& comparison) {
   using train::EpochRecord;
-  std::string html = "<div class=\"charts\">\n" + forest(comparison);
+  std::string html = "<div class=\"charts\">\n";
   html += chart(comparison, "top-1 on the test images, %", [](const EpochRecord& record) {
     return record.test ? std::optional(100 * record.test->top1) : std::nullopt;
   });
@@ -165,7 +167,7 @@ std::string html_report(const Comparison& comparison) {
   return kHead + colour_rules() + "</style></head>\n<body>\n" +
          "<h1>Position encodings compared</h1>\n<p>" + escaped_html(report_caption(comparison)) +
          "</p>\n" + html_table(report_table(comparison), best_row(comparison)) +
-         verdict(comparison) + charts(comparison) + tuning(comparison) +
+         verdict(comparison) + forest(comparison) + charts(comparison) + tuning(comparison) +
          "<footer>Written by sape2 compare. Bands span the least and the largest of the seeds; "
          "results.json beside this file holds every figure.</footer>\n</body></html>\n";
 }

@@ -240,12 +240,12 @@ std::string json_report(const Comparison& comparison) {
   }
   const ComparisonPlan& plan = comparison.plan;
   Json json{{"caption", report_caption(comparison)},
-                  {"verdict", report_verdict(comparison)},
-                  {"finished", comparison.finished},
-                  {"model", plan.model},
-                  {"recipe", plan.recipe},
-                  {"seeds", plan.seeds},
-                  {"configuration", Json::parse(train::to_json(plan.common))}};
+            {"verdict", report_verdict(comparison)},
+            {"finished", comparison.finished},
+            {"model", plan.model},
+            {"recipe", plan.recipe},
+            {"seeds", plan.seeds},
+            {"configuration", Json::parse(train::to_json(plan.common))}};
   if (plan.tuning) json["tuning"] = json_of(*plan.tuning);
   if (plan.baseline) json["baseline"] = plan.baseline->to_string();
   json["rows"] = std::move(rows);

@@ -54,9 +54,10 @@ class Merge {
 
 void Merge::refuse_other_plan(const NamedComparison& part) const {
   const auto differs = [&](const std::string& what) {
-    return Error(fmt::format("{} and {} have {}; only runs that differ in encoding and seed alone "
-                             "belong into one table",
-                             in_quotes(name_), in_quotes(part.name), what));
+    return Error(
+        fmt::format("{} and {} have {}; only runs that differ in encoding and seed alone "
+                    "belong into one table",
+                    in_quotes(name_), in_quotes(part.name), what));
   };
   const train::RunConfig &one = whole_.plan.common, &other = part.comparison.plan.common;
   // Where the data lay is a matter of the machine.
@@ -87,10 +88,10 @@ void Merge::add_runs(RowResult& row, const RowResult& more, const std::string& w
   }
   for (const FailedRun& run : more.failed) {
     if (std::ranges::find(row.runs, run.seed, &RunResult::seed) != row.runs.end()) {
-      throw Error(fmt::format(
-          "{} for {}, seed {}: it diverged; leave one of the files out, or remove that "
-          "run from it",
-          who, row.row.encoding.to_string(), run.seed));
+      throw Error(
+          fmt::format("{} for {}, seed {}: it diverged; leave one of the files out, or remove that "
+                      "run from it",
+                      who, row.row.encoding.to_string(), run.seed));
     }
     if (std::ranges::find(row.failed, run.seed, &FailedRun::seed) == row.failed.end()) {
       row.failed.push_back(run);

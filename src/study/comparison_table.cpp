@@ -179,8 +179,7 @@ std::string report_caption(const Comparison& comparison) {
       "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. Accuracy is that of the last epoch on the "
       "test images{}.",
       plan.model, common.data.name, images, plan.recipe, counted(common.recipe.epochs, "epoch"),
-      common.recipe.batch_size,
-      seed_list(plan.seeds), common.device,
+      common.recipe.batch_size, seed_list(plan.seeds), common.device,
       plan.seeds.size() == 1 ? "" : ", ± one deviation over the seeds");
   if (plan.tuning) text += " Each encoding has the settings that its tuning chose.";
   if (plan.baseline) {
@@ -194,8 +193,7 @@ std::string report_caption(const Comparison& comparison) {
 }
 
 std::string markdown_report(const Comparison& comparison) {
-  std::string text =
-      report_caption(comparison) + "\n\n" + markdown_table(report_table(comparison));
+  std::string text = report_caption(comparison) + "\n\n" + markdown_table(report_table(comparison));
   if (const std::string verdict = report_verdict(comparison); !verdict.empty()) {
     text += "\n" + verdict + "\n";
   }

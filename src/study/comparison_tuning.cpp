@@ -38,8 +38,8 @@ std::string tuning_caption(const Comparison& comparison) {
       "Tuning: every encoding tried the same {} settings for {} epoch{} each, seed {}. The figures "
       "are top-1 % on {} images held out of the training images by a fixed draw; no test image was "
       "read. * is what was chosen for the runs above, which train on all training images.",
-      tuning->grid().size(), tuning->epochs, tuning->epochs == 1 ? "" : "s",
-      kTrialSeed, grouped_digits(tuning->held_out));
+      tuning->grid().size(), tuning->epochs, tuning->epochs == 1 ? "" : "s", kTrialSeed,
+      grouped_digits(tuning->held_out));
   const bool tied = std::ranges::any_of(comparison.rows, [](const RowResult& row) {
     return !row.chosen.empty() && best_is_tied(row.trials);
   });

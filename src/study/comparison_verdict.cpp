@@ -110,9 +110,7 @@ class Verdict {
         continue;
       }
       const Difference& difference = differences[i]->difference;
-      auto& group = !difference.interval      ? single
-                    : difference.may_be_zero() ? alike
-                                               : clear;
+      auto& group = !difference.interval ? single : difference.may_be_zero() ? alike : clear;
       group.push_back(fmt::format("{} {}", name, to_string(*differences[i])));
     }
     std::string text;
@@ -156,8 +154,7 @@ class Verdict {
     for (const RowResult& row : comparison_.rows) {
       const auto keys = axes_at_their_end(*comparison_.plan.tuning, row.chosen);
       if (keys.empty()) continue;
-      names.push_back(
-          fmt::format("{} ({})", row.row.encoding.to_string(), to_string(row.chosen)));
+      names.push_back(fmt::format("{} ({})", row.row.encoding.to_string(), to_string(row.chosen)));
     }
     if (names.empty()) return "";
     return fmt::format(

@@ -112,8 +112,7 @@ std::optional<RunOutcome> RunQueue::train(const QueuedRun& run,
   RunOutcome outcome{.result = {.seed = run.config.seed}};
   // `folder` stays, and locked, until its result is written.
   try {
-    const auto summary =
-        train::train_in(folder, images_.of(run.config.data), observer_, stop_);
+    const auto summary = train::train_in(folder, images_.of(run.config.data), observer_, stop_);
     if (!summary.finished) return std::nullopt;
     outcome.result = result_of(folder, summary);
   } catch (const train::Diverged& error) {

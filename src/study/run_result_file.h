@@ -10,7 +10,7 @@ namespace sape2::study {
 
 /// How a run ended.
 struct RunOutcome {
-  RunResult result;         ///< the seed alone if it failed
+  RunResult result;          ///< the seed alone if it failed
   std::string failure = {};  ///< why it has no result; empty: it has one
 
   bool failed() const { return !failure.empty(); }

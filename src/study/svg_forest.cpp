@@ -27,9 +27,8 @@ class Forest {
   }
 
   std::string draw(const std::string& title, const std::string& x_name) const {
-    std::string svg =
-        fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}">)", kForestWidth,
-                    bottom_ + kFoot, escaped_html(title));
+    std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}">)",
+                                  kForestWidth, bottom_ + kFoot, escaped_html(title));
     svg += text(kSide, 18, "title", "start", title);
     svg += ticks();
     svg += text(kForestWidth / 2, bottom_ + kFoot - 8, "tick", "middle", x_name);
@@ -54,9 +53,8 @@ class Forest {
     for (int i = 0; range_.low + i * step < range_.high + step / 2; ++i) {
       const double value = range_.low + i * step;
       const bool zero = std::abs(value) < step / 1e6;
-      svg += fmt::format(
-          R"(<line class="{}" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{:.1f}"/>)",
-          zero ? "axis" : "grid", at_x(value), at_x(value), kHead, bottom_);
+      svg += fmt::format(R"(<line class="{}" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{:.1f}"/>)",
+                         zero ? "axis" : "grid", at_x(value), at_x(value), kHead, bottom_);
       svg += text(at_x(value), bottom_ + 18, "tick", "middle",
                   zero ? "0" : fmt::format("{:+.4g}", value));
     }
@@ -69,9 +67,8 @@ class Forest {
     std::string svg = text(kSide, top + 17, "label", "start", row.label) +
                       text(kForestWidth - kSide, top + 17, "tick", "end", row.text);
     if (const auto& interval = row.difference.interval) {
-      svg += fmt::format(
-          R"(<polyline class="line {}" points="{:.1f},{:.1f} {:.1f},{:.1f}"/>)", row.colour,
-          at_x(interval->low), y, at_x(interval->high), y);
+      svg += fmt::format(R"(<polyline class="line {}" points="{:.1f},{:.1f} {:.1f},{:.1f}"/>)",
+                         row.colour, at_x(interval->low), y, at_x(interval->high), y);
     }
     return svg + fmt::format(R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="5"/>)",
                              row.colour, at_x(row.difference.mean), y);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kNormal = 1.959964;  // 97.5 % of the normal distribution lie below
 
-// The share of Student's distribution within ±t, where tan(angle) = t/√freedom: a finite sum for whole
-// degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4), so that no library is needed.
+// The share of Student's distribution within ±t, where tan(angle) = t/√freedom: a finite sum for
+// whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4), so that no library is needed.
 double student_share_within(double angle, std::int64_t freedom) {
   const double cosine = std::cos(angle), sine = std::sin(angle);
   const bool odd = freedom % 2 == 1;

@@ -1,7 +1,7 @@
 #include "sape2/train/run.h"
 
-#include "sape2/data/random.h"
 #include "sape2/base/error.h"
+#include "sape2/data/random.h"
 #include "sape2/train/loader_source.h"
 
 #include <ATen/ATen.h>

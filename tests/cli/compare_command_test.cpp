@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 using io::test::ScratchFolder;
 using nlohmann::json;
 
-std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
+std::vector<std::string> with(std::vector<std::string> words,
+                              const std::vector<std::string>& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -131,7 +132,6 @@ TEST(Compare, AnswersMistakesWithASentence) {
   EXPECT_FALSE(fs::exists(folder / "out")) << "a mistake must leave nothing behind";
 }
 
-
 json results_of(const fs::path& out) {
   return json::parse(text_of(out / "results.json"));
 }
@@ -149,8 +149,8 @@ json figures_of(const fs::path& out) {
 
 TEST(Compare, ShowsDifferencesToABaseline) {
   const ScratchFolder folder;
-  const Outcome outcome = run_sape2(
-      with(tiny_comparison(folder / "out"), {"--seeds", "2", "--baseline", "ape"}));
+  const Outcome outcome =
+      run_sape2(with(tiny_comparison(folder / "out"), {"--seeds", "2", "--baseline", "ape"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   expect_contains(outcome.out, "less ape");
   expect_contains(outcome.out, "2 seeds)");
@@ -160,9 +160,9 @@ TEST(Compare, ShowsDifferencesToABaseline) {
                                    "sape2-k[gain=-1]", "-o", folder / "again"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   expect_contains(again.out, "less sape2-k[gain=-1]");
-  expect_mistake(run_sape2({"compare", "--from", folder / "out", "--baseline", "rope", "-o",
-                            folder / "x"}),
-                 1, "they are ape, sape2-k[gain=-1]");
+  expect_mistake(
+      run_sape2({"compare", "--from", folder / "out", "--baseline", "rope", "-o", folder / "x"}), 1,
+      "they are ape, sape2-k[gain=-1]");
 }
 
 TEST(Compare, SeveralProcessesComeToTheSameFigures) {
@@ -188,9 +188,9 @@ TEST(Compare, MergesWhatWasTrainedApart) {
   };
   seed("one", "0");
   seed("two", "1");
-  const Outcome outcome = run_sape2({"compare", "--merge", folder / "one",
-                                     folder / "two/results.json", "--baseline", "ape", "-o",
-                                     folder / "both"});
+  const Outcome outcome =
+      run_sape2({"compare", "--merge", folder / "one", folder / "two/results.json", "--baseline",
+                 "ape", "-o", folder / "both"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   expect_contains(outcome.out, "seeds 0 to 1");
   expect_contains(outcome.out, "2 seeds)");
@@ -199,9 +199,9 @@ TEST(Compare, MergesWhatWasTrainedApart) {
   json other = results_of(folder / "one");
   other["rows"][0]["runs"][0]["top-1"] = 99.0;
   std::ofstream(folder / "other.json") << other;
-  expect_mistake(run_sape2({"compare", "--merge", folder / "both", folder / "other.json", "-o",
-                            folder / "x"}),
-                 1, "for ape, seed 0: 99.00 %");
+  expect_mistake(
+      run_sape2({"compare", "--merge", folder / "both", folder / "other.json", "-o", folder / "x"}),
+      1, "for ape, seed 0: 99.00 %");
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
 
@@ -225,10 +225,23 @@ TEST(Compare, TuningNeverOpensTheTestImages) {
     fs::create_directories(images / "test" / name);
     std::ofstream(images / "test" / name / "0.png") << "this is no image";
   }
-  const std::vector<std::string> arguments{
-      "compare", "--encodings", "ape,none", "--data", "folder:" + images.native(), "--model",
-      "vit-micro", "--epochs", "1", "--batch-size", "16", "--tune", "learning-rate=1e-3,5e-4",
-      "--tune-epochs", "1", "--out", folder / "out"};
+  const std::vector<std::string> arguments{"compare",
+                                           "--encodings",
+                                           "ape,none",
+                                           "--data",
+                                           "folder:" + images.native(),
+                                           "--model",
+                                           "vit-micro",
+                                           "--epochs",
+                                           "1",
+                                           "--batch-size",
+                                           "16",
+                                           "--tune",
+                                           "learning-rate=1e-3,5e-4",
+                                           "--tune-epochs",
+                                           "1",
+                                           "--out",
+                                           folder / "out"};
   const Outcome torn = run_sape2(arguments);
   EXPECT_EQ(torn.exit_code, 1);
   expect_contains(torn.err, (images / "test").native());

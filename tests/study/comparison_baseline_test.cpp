@@ -63,8 +63,9 @@ TEST(Baseline, ProseSaysWhatCannotBeToldApart) {
   expect_contains(text,
                   "Not distinguishable from sape2-rel-k[gates=open]: sape2-rel-k +0.29 (-0.05 to "
                   "+0.64, 5 seeds) and sape2-rel-k[tables=per-head]");
-  expect_contains(text, "Fewer than two seeds in common with sape2-rel-k[gates=open], so no "
-                        "interval: ape -6.13 (1 seed)");
+  expect_contains(text,
+                  "Fewer than two seeds in common with sape2-rel-k[gates=open], so no "
+                  "interval: ape -6.13 (1 seed)");
   expect_contains(text, "for these 10,000 test images");
   EXPECT_EQ(text.find("cannot be told"), std::string::npos)
       << "one way of comparing at a time: " << text;

@@ -28,9 +28,9 @@ Comparison read_back(const Comparison& comparison) {
 }
 
 TEST(Merge, BringsSeedsAndRowsTogether) {
-  const Comparison whole = merged({figures({{"ape", {80, 81}}, {"rope2d", {84, 85}}}),
-                                   figures({{"ape", {82}}, {"rope2d", {86}}}, 2),
-                                   figures({{"sape2-rel-k", {88}}}, 0)});
+  const Comparison whole =
+      merged({figures({{"ape", {80, 81}}, {"rope2d", {84, 85}}}),
+              figures({{"ape", {82}}, {"rope2d", {86}}}, 2), figures({{"sape2-rel-k", {88}}}, 0)});
   ASSERT_EQ(whole.rows.size(), 3u);
   EXPECT_EQ(whole.plan.rows.size(), 3u);
   EXPECT_EQ(whole.rows[0].runs.size(), 3u);
@@ -46,10 +46,12 @@ TEST(Merge, TheSameRunCountsOnce) {
 }
 
 TEST(Merge, RunsThatDisagreeAreRefused) {
-  const std::string text =
-      error_text([] { merged({figures({{"ape", {80, 81}}}), figures({{"ape", {81.5}}}, 1)}); });
-  expect_contains(text, "\"B\" has another result than the files before it for ape, seed 1: 81.50 "
-                        "% instead of 81.00 %");
+  const std::string text = error_text([] {
+    merged({figures({{"ape", {80, 81}}}), figures({{"ape", {81.5}}}, 1)});
+  });
+  expect_contains(text,
+                  "\"B\" has another result than the files before it for ape, seed 1: 81.50 "
+                  "% instead of 81.00 %");
   Comparison diverged = figures({{"ape", {}}});
   diverged.rows[0].failed = {{0, "the loss is not a finite number"}};
   expect_contains(error_text([&] { merged({figures({{"ape", {80}}}), diverged}); }), "it diverged");
@@ -95,9 +97,13 @@ TEST(Merge, ChoicesOfATuningMustAgree) {
     return comparison;
   };
   EXPECT_EQ(merged({tuned(1e-3, 0.8), read_back(tuned(1e-3, 0.8))}).rows[0].trials.size(), 1u);
-  expect_contains(error_text([&] { merged({tuned(1e-3, 0.8), tuned(5e-4, 0.8)}); }),
+  expect_contains(error_text([&] {
+                    merged({tuned(1e-3, 0.8), tuned(5e-4, 0.8)});
+                  }),
                   "learning_rate 0.0005 instead of learning_rate 0.001");
-  expect_contains(error_text([&] { merged({tuned(1e-3, 0.8), tuned(1e-3, 0.7)}); }),
+  expect_contains(error_text([&] {
+                    merged({tuned(1e-3, 0.8), tuned(1e-3, 0.7)});
+                  }),
                   "for the tuning of ape with learning_rate 0.001");
 }
 

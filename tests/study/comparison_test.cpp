@@ -159,7 +159,8 @@ TEST(Comparison, LeavesRunsToOtherProcesses) {
   const Comparison comparison = compare(plan, folder / "out", counter);
   EXPECT_TRUE(comparison.finished);
   EXPECT_EQ(counter.waiting_for_, 1);
-  EXPECT_EQ(counter.begun_, (std::vector<std::string>{"sape2-rel-k[gates=open], seed 0", "ape, seed 0"}));
+  EXPECT_EQ(counter.begun_,
+            (std::vector<std::string>{"sape2-rel-k[gates=open], seed 0", "ape, seed 0"}));
   EXPECT_EQ(comparison.rows[0].runs.size(), 1u);
 }
 

@@ -8,7 +8,6 @@
 
 #include <cmath>
 
-
 namespace sape2::study {
 namespace {
 

@@ -44,8 +44,8 @@ TEST(TuningAxis, MistakesAreSentences) {
 }
 
 TEST(TuningPlan, GridHasEveryCombination) {
-  const TuningPlan plan{.axes = {parse_tuning_axis("learning-rate=1e-3,5e-4"),
-                                 parse_tuning_axis("clip-norm=0,1,2")}};
+  const TuningPlan plan{
+      .axes = {parse_tuning_axis("learning-rate=1e-3,5e-4"), parse_tuning_axis("clip-norm=0,1,2")}};
   const auto grid = plan.grid();
   ASSERT_EQ(grid.size(), 6u);
   EXPECT_EQ(to_string(grid[0]), "learning_rate 0.001, clip_norm 0");
@@ -87,9 +87,8 @@ ComparisonPlan tuned_plan() {
   ComparisonPlan plan = test::tiny_plan();
   plan.seeds = {0};
   plan.common.recipe.epochs = 2;
-  plan.tuning = TuningPlan{.axes = {parse_tuning_axis("learning-rate=1e-3,3e-3")},
-                           .epochs = 1,
-                           .held_out = 8};
+  plan.tuning = TuningPlan{
+      .axes = {parse_tuning_axis("learning-rate=1e-3,3e-3")}, .epochs = 1, .held_out = 8};
   return plan;
 }
 
@@ -118,9 +117,8 @@ TEST(Tuning, ChoosesForEveryEncodingAndTrainsWithTheChoice) {
   compare(tuned_plan(), folder / "out", again);
   EXPECT_EQ(again.steps_, 0) << "trials are remembered";
   ComparisonPlan wider = tuned_plan();
-  wider.tuning = TuningPlan{.axes = {parse_tuning_axis("learning-rate=1e-3,3e-3,1e-9")},
-                            .epochs = 1,
-                            .held_out = 8};
+  wider.tuning = TuningPlan{
+      .axes = {parse_tuning_axis("learning-rate=1e-3,3e-3,1e-9")}, .epochs = 1, .held_out = 8};
   RunCounter more;
   compare(wider, folder / "out", more);
   EXPECT_EQ(more.steps_, 2 * 3) << "only the new value is tried";

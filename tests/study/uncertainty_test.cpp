@@ -28,8 +28,8 @@ TEST(Uncertainty, IntervalsAreThoseOfTheTables) {
 // for n in (1, 2, 3, 4, 6, 9, 20, 21, 57, 1000): print(n, "%.12f" % stats.t.ppf(0.975, n))'
 TEST(Uncertainty, StudentsQuantilesAreScipys) {
   const std::vector<std::pair<std::int64_t, double>> expected{
-      {1, 12.706204736175},  {2, 4.302652729749},  {3, 3.182446305284},  {4, 2.776445105198},
-      {6, 2.446911851145},   {9, 2.262157162798},  {20, 2.085963447266}, {21, 2.079613844728},
+      {1, 12.706204736175}, {2, 4.302652729749},   {3, 3.182446305284},  {4, 2.776445105198},
+      {6, 2.446911851145},  {9, 2.262157162798},   {20, 2.085963447266}, {21, 2.079613844728},
       {57, 2.002465459291}, {1000, 1.962339080826}};
   for (const auto& [freedom, quantile] : expected) {
     EXPECT_NEAR(student_quantile(freedom), quantile, 1e-9 * quantile) << freedom;

@@ -16,7 +16,8 @@
 ///
 /// A comparison is a folder:
 ///
-///     runs/ENCODING/seed-N/           a run folder each (see run_folder.h), with result.json at its
+///     runs/ENCODING/seed-N/           a run folder each (see run_folder.h), with result.json at
+///     its
 ///                                     end
 ///     tuning/ENCODING/KEY=VALUE,…/    the same, for the trials of the tuning
 ///     table.md                        the table
@@ -116,12 +117,12 @@ class ComparisonObserver : public train::Observer {
   virtual void waits(std::int64_t /*runs*/) {}
 };
 
-/// Trains what is not yet trained, seed by seed over all encodings, and writes the reports; where the
-/// plan has a tuning, all of its trials come first. `training` holds the training images; the test
-/// images are read when the first run needs them, which no trial does. A run that diverges is a
-/// FailedRun, and the others go on. `stop` ends it with a checkpoint; calling it again with the same
-/// plan goes on. Throws Error if the folder holds runs of another plan or, without `restart`, runs
-/// that lost their checkpoints.
+/// Trains what is not yet trained, seed by seed over all encodings, and writes the reports; where
+/// the plan has a tuning, all of its trials come first. `training` holds the training images; the
+/// test images are read when the first run needs them, which no trial does. A run that diverges is
+/// a FailedRun, and the others go on. `stop` ends it with a checkpoint; calling it again with the
+/// same plan goes on. Throws Error if the folder holds runs of another plan or, without `restart`,
+/// runs that lost their checkpoints.
 Comparison run_comparison(const ComparisonPlan& plan, const data::Dataset& training,
                           const std::filesystem::path& folder, ComparisonObserver& observer,
                           const train::StopRequested& stop = {});

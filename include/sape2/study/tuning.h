@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-/// Settings chosen for every encoding by itself, from one grid and with one budget for all. They are
-/// judged on images held out of the training images; the test images are never read.
+/// Settings chosen for every encoding by itself, from one grid and with one budget for all. They
+/// are judged on images held out of the training images; the test images are never read.
 namespace sape2::study {
 
 /// One value of the recipe, and what is tried for it.

@@ -16,8 +16,8 @@ struct Dataset;
 
 namespace sape2::train {
 
-/// The loss or the gradient stopped being a number: the run has no result, and would have none if it
-/// were begun again.
+/// The loss or the gradient stopped being a number: the run has no result, and would have none if
+/// it were begun again.
 class Diverged : public Error {
  public:
   using Error::Error;

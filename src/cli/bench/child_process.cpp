@@ -56,8 +56,9 @@ std::optional<std::string> output_of_self(const std::vector<std::string>& argume
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   pid_t child = 0;
-  const int failed = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr,
-                                   argument_pointers(words).data(), argument_pointers(environment).data());
+  const int failed =
+      ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argument_pointers(words).data(),
+                    argument_pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   ::close(pipe_ends[1]);
 

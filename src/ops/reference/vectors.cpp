@@ -26,9 +26,9 @@ at::Tensor between_positions(const at::Tensor& gates) {
   return right - left;
 }
 
-/// One axis for tokens `a` laid out as (B, h, lines, n, d), each line a row or a column of the grid,
-/// and the gates (B or 1, h, lines, n, n) of these lines. `table` is (M, d) or (h, M, d). Returns
-/// (B, h, lines, n, n).
+/// One axis for tokens `a` laid out as (B, h, lines, n, d), each line a row or a column of the
+/// grid, and the gates (B or 1, h, lines, n, n) of these lines. `table` is (M, d) or (h, M, d).
+/// Returns (B, h, lines, n, n).
 at::Tensor axis_vectors(const at::Tensor& gates, const at::Tensor& a, const at::Tensor& table,
                         const std::string& span) {
   const auto per_head_table =

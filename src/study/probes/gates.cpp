@@ -122,11 +122,11 @@ struct Answers {
     const auto all = static_cast<double>(images);
     const double none = std::nan("");
     const Difference difference = from_own();
-    return {label,
-            {100 * top1(), loss / all, is_own ? none : 100 * difference.mean,
-             is_own ? none : 100 * difference.interval->low,
-             is_own ? none : 100 * difference.interval->high,
-             100 * static_cast<double>(same) / all}};
+    return {
+        label,
+        {100 * top1(), loss / all, is_own ? none : 100 * difference.mean,
+         is_own ? none : 100 * difference.interval->low,
+         is_own ? none : 100 * difference.interval->high, 100 * static_cast<double>(same) / all}};
   }
 };
 
@@ -185,8 +185,7 @@ ProbeResult probe_gates(nn::ViT& model, const ProbeOptions& options) {
 
   Answers with_own, with_other, with_mean;
   in_batches(test.size(), batch, [&](std::int64_t begin, std::int64_t count) {
-    const at::Tensor images =
-        train::normalised_images(model, test.images.narrow(0, begin, count));
+    const at::Tensor images = train::normalised_images(model, test.images.narrow(0, begin, count));
     const at::Tensor labels = test.labels.narrow(0, begin, count).to(images.device());
     const at::Tensor own = run_with_own(model, images, gates);
     const at::Tensor other =
