@@ -81,8 +81,8 @@ void RunQueue::check_folders(const std::vector<QueuedRun>& runs) const {
     if (!fs::exists(run.folder / "config.json")) continue;
     if (!same_plan(train::RunFolder::read_config(run.folder), run.config)) {
       throw Error(fmt::format(
-          "the run in {} was begun with other data, model or recipe; compare in another folder "
-          "with --out, or remove that one",
+          "the run in {} was begun with other data, model or recipe, or with other settings than "
+          "the tuning chose; compare in another folder with --out, or remove that one",
           in_quotes(run.folder)));
     }
     if (!run.outcome() && !restart_) refuse_lost_checkpoints(run.folder);

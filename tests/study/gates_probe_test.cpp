@@ -61,7 +61,6 @@ TEST(GatesProbe, GatesThatLookAtTheImageMatter) {
   EXPECT_NE(loss[0], loss[1]);
   EXPECT_NE(loss[0], loss[2]);
   EXPECT_NE(loss[1], loss[2]);
-  EXPECT_LT(column(result, kSame)[1], 100);
   for (const std::size_t row : {1u, 2u}) {
     EXPECT_LE(column(result, kFrom)[row], column(result, kDifference)[row] + 1e-9);
     EXPECT_GE(column(result, kTo)[row], column(result, kDifference)[row] - 1e-9);
