@@ -1,28 +1,30 @@
 #include "study/svg_forest.h"
 
-#include "study/chart_range.h"
+#include "draw/axis.h"
 #include "study/svg_chart.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace sape2::study {
 namespace {
 
+constexpr int kForestTicks = 5;
 constexpr double kForestWidth = 640, kSide = 24, kHead = 34, kFoot = 46, kRowHeight = 44;
 
 class Forest {
  public:
   explicit Forest(const std::vector<ForestRow>& rows) : rows_(rows) {
-    range_.take_in(0);
+    double least = 0, most = 0;
     for (const ForestRow& row : rows) {
-      range_.take_in(row.difference.mean);
-      if (!row.difference.interval) continue;
-      range_.take_in(row.difference.interval->low);
-      range_.take_in(row.difference.interval->high);
+      const Interval point{row.difference.mean, row.difference.mean};
+      const Interval span = row.difference.interval.value_or(point);
+      least = std::min(least, span.low);
+      most = std::max(most, span.high);
     }
-    range_ = range_.rounded();
+    x_ = draw::rounded_axis(least, most, kForestTicks);
     bottom_ = kHead + kRowHeight * static_cast<double>(rows.size());
   }
 
@@ -38,7 +40,7 @@ class Forest {
 
  private:
   double at_x(double value) const {
-    return kSide + (value - range_.low) / (range_.high - range_.low) * (kForestWidth - 2 * kSide);
+    return kSide + x_.place_of(value) * (kForestWidth - 2 * kSide);
   }
 
   static std::string text(double x, double y, const char* style, const char* anchor,
@@ -49,14 +51,12 @@ class Forest {
 
   std::string ticks() const {
     std::string svg;
-    const double step = range_.step();
-    for (int i = 0; range_.low + i * step < range_.high + step / 2; ++i) {
-      const double value = range_.low + i * step;
-      const bool zero = std::abs(value) < step / 1e6;
+    for (const double value : x_.ticks()) {
+      const bool zero = std::abs(value) < x_.step / 2;
       svg += fmt::format(R"(<line class="{}" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{:.1f}"/>)",
                          zero ? "axis" : "grid", at_x(value), at_x(value), kHead, bottom_);
       svg += text(at_x(value), bottom_ + 18, "tick", "middle",
-                  zero ? "0" : fmt::format("{:+.4g}", value));
+                  (value > 0 && !zero ? "+" : "") + draw::tick_text(value, x_.step));
     }
     return svg;
   }
@@ -75,7 +75,7 @@ class Forest {
   }
 
   const std::vector<ForestRow>& rows_;
-  ChartRange range_;
+  draw::Axis x_;
   double bottom_ = 0;
 };
 
