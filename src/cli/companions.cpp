@@ -4,6 +4,7 @@
 #include "sape2/base/in_quotes.h"
 
 #include "cli/argument_pointers.h"
+#include "cli/program.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -17,8 +18,6 @@
 
 namespace sape2::cli {
 namespace {
-
-constexpr int kInterrupted = 130;
 
 std::vector<std::string> own_arguments() {
   std::ifstream stream("/proc/self/cmdline", std::ios::binary);
@@ -70,7 +69,7 @@ std::vector<std::string> Companions::wait() {
     while (::waitpid(process.id, &status, 0) < 0 && errno == EINTR) {
     }
     const bool good =
-        WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kInterrupted);
+        WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kExitInterrupted);
     if (good) continue;
     failures.push_back(WIFSIGNALED(status)
                            ? "a process beside this one was killed; its output is in " +

@@ -12,7 +12,8 @@ namespace sape2::study {
 namespace {
 
 constexpr int kForestTicks = 5;
-constexpr double kForestWidth = 640, kSide = 24, kHead = 34, kFoot = 46, kRowHeight = 44;
+constexpr double kForestWidth = 640, kForestSide = 24, kForestTop = 34, kForestFoot = 46,
+                 kRowHeight = 44;
 
 class Forest {
  public:
@@ -25,22 +26,22 @@ class Forest {
       most = std::max(most, span.high);
     }
     x_ = draw::rounded_axis(least, most, kForestTicks);
-    bottom_ = kHead + kRowHeight * static_cast<double>(rows.size());
+    bottom_ = kForestTop + kRowHeight * static_cast<double>(rows.size());
   }
 
   std::string draw(const std::string& title, const std::string& x_name) const {
     std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}">)",
-                                  kForestWidth, bottom_ + kFoot, escaped_html(title));
-    svg += text(kSide, 18, "title", "start", title);
+                                  kForestWidth, bottom_ + kForestFoot, escaped_html(title));
+    svg += text(kForestSide, 18, "title", "start", title);
     svg += ticks();
-    svg += text(kForestWidth / 2, bottom_ + kFoot - 8, "tick", "middle", x_name);
+    svg += text(kForestWidth / 2, bottom_ + kForestFoot - 8, "tick", "middle", x_name);
     for (std::size_t i = 0; i < rows_.size(); ++i) svg += row(i);
     return svg + "</svg>\n";
   }
 
  private:
   double at_x(double value) const {
-    return kSide + x_.place_of(value) * (kForestWidth - 2 * kSide);
+    return kForestSide + x_.place_of(value) * (kForestWidth - 2 * kForestSide);
   }
 
   static std::string text(double x, double y, const char* style, const char* anchor,
@@ -54,7 +55,7 @@ class Forest {
     for (const double value : x_.ticks()) {
       const bool zero = std::abs(value) < x_.step / 2;
       svg += fmt::format(R"(<line class="{}" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{:.1f}"/>)",
-                         zero ? "axis" : "grid", at_x(value), at_x(value), kHead, bottom_);
+                         zero ? "axis" : "grid", at_x(value), at_x(value), kForestTop, bottom_);
       svg += text(at_x(value), bottom_ + 18, "tick", "middle",
                   (value > 0 && !zero ? "+" : "") + draw::tick_text(value, x_.step));
     }
@@ -63,9 +64,9 @@ class Forest {
 
   std::string row(std::size_t i) const {
     const ForestRow& row = rows_[i];
-    const double top = kHead + kRowHeight * static_cast<double>(i), y = top + 30;
-    std::string svg = text(kSide, top + 17, "label", "start", row.label) +
-                      text(kForestWidth - kSide, top + 17, "tick", "end", row.text);
+    const double top = kForestTop + kRowHeight * static_cast<double>(i), y = top + 30;
+    std::string svg = text(kForestSide, top + 17, "label", "start", row.label) +
+                      text(kForestWidth - kForestSide, top + 17, "tick", "end", row.text);
     if (const auto& interval = row.difference.interval) {
       svg += fmt::format(R"(<polyline class="line {}" points="{:.1f},{:.1f} {:.1f},{:.1f}"/>)",
                          row.colour, at_x(interval->low), y, at_x(interval->high), y);
