@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/model_argument.h"
+#include "cli/model_path.h"
 #include "cli/program.h"
 #include "cli/stop_signal.h"
 #include "cli/terminal.h"
