@@ -2,7 +2,7 @@
 
 #include "sape2/base/error.h"
 
-#include "cpu/linear_pass.h"
+#include "cpu/linear_bfloat16.h"
 #include "validate.h"
 
 #include <algorithm>
@@ -40,6 +40,27 @@ void check_rows(const void* data, std::int64_t stride, std::int64_t width, const
   if (stride < width) {
     throw Error("the stride of " + std::string(name) + " is " + std::to_string(stride) +
                 "; expected at least the " + std::to_string(width) + " of a row");
+  }
+}
+
+void check_rows16(const void* data, std::int64_t stride, std::int64_t width, const char* name) {
+  check_rows(data, stride, width + width % 2, name);
+  if (stride % 2) {
+    throw Error("the stride of " + std::string(name) + " is " + std::to_string(stride) +
+                "; expected an even number");
+  }
+}
+
+void check_places(const PackedWeights& weights, Rows y, const LinearEpilogue& epilogue) {
+  check_rows(y.data, y.stride, weights.outputs(), "y");
+  if (epilogue.added) {
+    check_rows(epilogue.added, epilogue.added_stride, weights.outputs(), "what is added");
+  }
+}
+
+void check_has_bfloat16() {
+  if (!cpu_multiplies_bfloat16()) {
+    throw Error("this CPU has no products of bfloat16; use rows of float32");
   }
 }
 
@@ -83,11 +104,33 @@ void linear(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y
   if (rows == 0) return;
   check_given(weights.data(), "weights");
   check_rows(x.data, x.stride, weights.inputs(), "x");
-  check_rows(y.data, y.stride, weights.outputs(), "y");
-  if (epilogue.added) {
-    check_rows(epilogue.added, epilogue.added_stride, weights.outputs(), "what is added");
-  }
+  check_places(weights, y, epilogue);
   linear_rows(weights, rows, x, y, epilogue);
+}
+
+bool has_bfloat16_products() {
+  return cpu_multiplies_bfloat16();
+}
+
+void round_to_bfloat16(std::int64_t rows, std::int64_t width, ConstRows x, Rows16 y) {
+  if (rows == 0) return;
+  check_has_bfloat16();
+  check_rows(x.data, x.stride, width, "x");
+  check_rows16(y.data, y.stride, width, "y");
+  round_rows(rows, width, x, y);
+}
+
+void linear(const PackedWeights& weights, std::int64_t rows, ConstRows16 x, Rows y,
+            const LinearEpilogue& epilogue) {
+  if (rows == 0) return;
+  check_has_bfloat16();
+  check_given(weights.data(), "weights");
+  if (weights.dtype() != DType::bfloat16) {
+    throw Error("the rows are bfloat16 and the weights float32; expected both of one type");
+  }
+  check_rows16(x.data, x.stride, weights.inputs(), "x");
+  check_places(weights, y, epilogue);
+  linear_bfloat16_rows(weights, rows, x, y, epilogue);
 }
 
 void layer_norm(const LayerNormParameters& parameters, std::int64_t rows, std::int64_t width,
