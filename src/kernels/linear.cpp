@@ -19,10 +19,9 @@ constexpr std::int64_t kMostWeights = std::int64_t{1} << 40;
 // A tile of weights is transposed at a time, so that neither side jumps through memory.
 constexpr std::int64_t kStep = 32;
 
-/// element(output, input, place) for every weight, `place` its index within the packed panel.
-template <typename Word>
-void pack_panel(const std::byte* rows, std::int64_t outputs, std::int64_t inputs,
-                std::int64_t group, Word* panel) {
+/// Rows of weights, (outputs, inputs), as a panel (inputs / group, kPanel, group).
+template <typename Word, std::int64_t group>
+void pack_panel(const std::byte* rows, std::int64_t outputs, std::int64_t inputs, Word* panel) {
   for (std::int64_t begin = 0; begin < inputs; begin += kStep) {
     const std::int64_t end = std::min(inputs, begin + kStep);
     for (std::int64_t o = 0; o < outputs; ++o) {
@@ -90,11 +89,11 @@ PackedWeights::PackedWeights(const void* weights, DType dtype, std::int64_t outp
     const std::int64_t first = p * kPanel, count = std::min(kPanel, outputs - first);
     const std::byte* rows = static_cast<const std::byte*>(weights) + first * inputs * size;
     if (wide) {
-      pack_panel(rows, count, inputs, 1,
-                 static_cast<std::uint32_t*>(memory_.get()) + p * panel_words);
+      pack_panel<std::uint32_t, 1>(rows, count, inputs,
+                                   static_cast<std::uint32_t*>(memory_.get()) + p * panel_words);
     } else {
-      pack_panel(rows, count, inputs, 2,
-                 static_cast<std::uint16_t*>(memory_.get()) + p * panel_words);
+      pack_panel<std::uint16_t, 2>(rows, count, inputs,
+                                   static_cast<std::uint16_t*>(memory_.get()) + p * panel_words);
     }
   }
 }
