@@ -13,7 +13,8 @@
 #include <string_view>
 #include <vector>
 
-/// Reading and writing of safetensors files, without any framework.
+/// Reading and writing of safetensors files, without any framework. Ours, because the format's own
+/// library is Rust and no C++ one is packaged.
 ///
 /// Nothing in a file is trusted: sizes, offsets, names and types are checked against the format
 /// before a tensor is handed out, and every fault is one sentence, thrown as FormatError.
