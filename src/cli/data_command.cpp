@@ -1,7 +1,7 @@
+#include "sape2/base/error.h"
 #include "sape2/data/dataset.h"
 #include "sape2/data/get.h"
 #include "sape2/data/locations.h"
-#include "sape2/error.h"
 
 #include "cli/command.h"
 #include "cli/data_progress.h"

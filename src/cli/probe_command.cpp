@@ -1,6 +1,6 @@
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 #include "sape2/study/probes.h"
 
 #include "cli/command.h"
@@ -108,8 +108,7 @@ class ProbeCommand : public Command {
     for (const std::string& probe : probes_) {
       const auto& known = study::probe_names();
       if (std::ranges::find(known, probe) != known.end()) continue;
-      throw Error("the probe " + in_quotes(probe) + " is not known; " +
-                  nn::name_advice(probe, known));
+      throw Error("the probe " + in_quotes(probe) + " is not known; " + name_advice(probe, known));
     }
     const auto model = load_model_argument(model_, device_);
     if (options_.data.name.empty()) options_.data = data_of_run(model_file_of(model_));

@@ -1,6 +1,6 @@
 #include "cli/run_options.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/presets.h"
 #include "sape2/train/device.h"

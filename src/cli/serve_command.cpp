@@ -1,5 +1,5 @@
+#include "sape2/base/error.h"
 #include "sape2/data/locations.h"
-#include "sape2/error.h"
 #include "sape2/nn/vit.h"
 #include "sape2/serve/server.h"
 

@@ -1,7 +1,7 @@
 #include "explain/canvas.h"
 
-#include "sape2/error.h"
-#include "sape2/utf8.h"
+#include "sape2/base/error.h"
+#include "sape2/base/utf8.h"
 
 #include <fmt/format.h>
 

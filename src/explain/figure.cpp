@@ -1,9 +1,9 @@
 #include "sape2/explain/figure.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/explain/caption.h"
 #include "sape2/explain/patch_choice.h"
-#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 #include "sape2/nn/vit.h"
 

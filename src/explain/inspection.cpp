@@ -1,7 +1,7 @@
 #include "sape2/explain/inspection.h"
 
-#include "sape2/error.h"
-#include "sape2/interruption.h"
+#include "sape2/base/error.h"
+#include "sape2/base/interruption.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 

@@ -1,6 +1,6 @@
 #include "sape2/io/checksum.h"
 
-#include "sape2/in_quotes.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/io/crc32c.h"
 
 #include <array>

@@ -1,9 +1,9 @@
 #include "sape2/nn/model_config.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
-#include "sape2/utf8.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
+#include "sape2/base/utf8.h"
 
 #include <nlohmann/json.hpp>
 

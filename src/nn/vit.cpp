@@ -1,6 +1,6 @@
 #include "sape2/nn/vit.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "nn/block.h"
 #include "nn/layers.h"

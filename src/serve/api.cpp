@@ -1,8 +1,8 @@
 #include "serve/api.h"
 
+#include "sape2/base/in_quotes.h"
 #include "sape2/explain/caption.h"
 #include "sape2/explain/patch_choice.h"
-#include "sape2/in_quotes.h"
 #include "sape2/nn/vit.h"
 #include "sape2/version.h"
 

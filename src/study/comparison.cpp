@@ -1,7 +1,7 @@
 #include "sape2/study/comparison.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/nn/vit.h"
 #include "sape2/study/comparison_report.h"
 #include "sape2/train/device.h"

@@ -1,11 +1,11 @@
 #include "sape2/study/confusion_picture.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 
 #if SAPE2_HAVE_DRAWING
 
-#include "sape2/in_quotes.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 
 #include <cairo.h>

@@ -1,7 +1,7 @@
 #include "sape2/study/prediction.h"
 
+#include "sape2/base/error.h"
 #include "sape2/data/image.h"
-#include "sape2/error.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 

@@ -4,9 +4,9 @@
 
 #if SAPE2_HAVE_DRAWING
 
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/base/round_step.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 
 #include <cairo.h>

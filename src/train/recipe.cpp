@@ -1,6 +1,6 @@
 #include "sape2/train/recipe.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include <fmt/format.h>
 

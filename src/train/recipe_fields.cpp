@@ -1,8 +1,8 @@
 #include "sape2/train/recipe_fields.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 
 #include <fmt/format.h>
 
@@ -166,8 +166,8 @@ const RecipeField& recipe_field(std::string_view key, std::string_view where) {
   if (found != recipe_fields().end()) return *found;
   std::vector<std::string> keys;
   for (const RecipeField& field : recipe_fields()) keys.push_back(field.key);
-  throw Error(fmt::format("{}the key {} is not known; {}", where, in_quotes(key),
-                          nn::name_advice(key, keys)));
+  throw Error(
+      fmt::format("{}the key {} is not known; {}", where, in_quotes(key), name_advice(key, keys)));
 }
 
 }  // namespace sape2::train

@@ -1,10 +1,10 @@
 #include "sape2/train/run_config.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
+#include "sape2/base/utf8.h"
 #include "sape2/train/recipe_fields.h"
-#include "sape2/utf8.h"
 #include "sape2/version.h"
 
 #include <fmt/format.h>
@@ -79,7 +79,7 @@ class Reader {
     for (const auto& item : json_.items()) {
       if (std::ranges::find(keys_, item.key()) != keys_.end()) continue;
       throw Error(where_ + "the key " + in_quotes(item.key()) + " is not known; " +
-                  nn::name_advice(item.key(), keys_));
+                  name_advice(item.key(), keys_));
     }
   }
 

@@ -1,7 +1,7 @@
 #include "sape2/explain/figure.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 #include "sape2/explain/caption.h"
 
 #if SAPE2_HAVE_DRAWING

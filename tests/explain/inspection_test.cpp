@@ -1,6 +1,6 @@
 #include "sape2/explain/inspection.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/explain/patch_choice.h"
 #include "sape2/study/prediction.h"
 #include "sape2/train/evaluate.h"

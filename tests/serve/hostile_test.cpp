@@ -1,5 +1,5 @@
 // What no well-meaning browser sends.
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "serve/served.h"
 

@@ -1,6 +1,6 @@
 #include "sape2/study/comparison.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "io/scratch_folder.h"
 

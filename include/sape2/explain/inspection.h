@@ -56,7 +56,7 @@ std::vector<Patch> spread_patches(const ops::Grid& grid);
 /// A model that has looked at one image: q and k of every layer are kept, and rows of bias, gates,
 /// positions and attention are computed from them on demand, by the code that trains. Values are
 /// float32 (float64 for a model of float64), on the CPU. Long work has interruption points
-/// (sape2/interruption.h); several threads may ask at once.
+/// (sape2/base/interruption.h); several threads may ask at once.
 class Inspection {
  public:
   Inspection(std::shared_ptr<nn::ViT> model, const data::Image& image, const InputSize& size = {},

@@ -1,5 +1,5 @@
+#include "sape2/base/error.h"
 #include "sape2/data/image.h"
-#include "sape2/error.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "nn/encodings/per_layer.h"
 #include "nn/encodings/sape2_tables.h"

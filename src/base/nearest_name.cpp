@@ -1,11 +1,11 @@
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/nearest_name.h"
 
-#include "sape2/in_quotes.h"
+#include "sape2/base/in_quotes.h"
 
 #include <algorithm>
 #include <cctype>
 
-namespace sape2::nn {
+namespace sape2 {
 namespace {
 
 char lower(char c) {
@@ -58,4 +58,4 @@ std::string name_advice(std::string_view written, const std::vector<std::string>
   return "valid are " + list;
 }
 
-}  // namespace sape2::nn
+}  // namespace sape2

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/utf8.h"
+#include "sape2/base/utf8.h"
 
 #include <algorithm>
 #include <cstddef>
