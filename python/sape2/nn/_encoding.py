@@ -101,8 +101,8 @@ class LayerEncoding(nn.Module):
         """The parameters, in the order in which the library takes them."""
         # Every call asks for them, and nn.Module's own way takes three times as long. It is needed only where a
         # parametrization computes a parameter.
-        own = self._parameters
-        return [own.get(name) if name in own else getattr(self, name) for name in self._names]
+        own: dict[str, Any] = self._parameters
+        return [own[name] if name in own else getattr(self, name) for name in self._names]
 
     def reset_parameters(self) -> None:
         """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
