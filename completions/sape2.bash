@@ -32,7 +32,7 @@ _sape2() {
     [[ $word == -* ]] || { command=$word; break; }
   done
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    [[ $command == bench && ( $word == attention || $word == train ) ]] && benchmark=$word
+    [[ $command == bench && ( $word == attention || $word == infer || $word == train ) ]] && benchmark=$word
   done
   case $before in
     --encoding | --encodings) words=$(_sape2_offers "$program" Encodings) ;;
@@ -44,6 +44,7 @@ _sape2() {
     --passes) words="forward forward+backward" ;;
     --paper) words="table1 table2" ;;
     --split) words="test train" ;;
+    --runtime) words="libtorch infer" ;;
     --weights) words="bfloat16 float32" ;;
     --probes) words="sizes scale translation region" ;;
     --what) words="bias bias-x bias-y gates positions attention" ;;
@@ -54,7 +55,7 @@ _sape2() {
       elif [[ $current == -* ]]; then
         words=$(_sape2_options "$program" "$command" $benchmark)
       elif [[ $command == bench && -z $benchmark ]]; then
-        words="attention train"
+        words="attention infer train"
       elif [[ $command == data ]]; then
         words="list get info cifar10 cifar100 fashion-mnist shapes"
       fi

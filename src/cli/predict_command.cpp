@@ -19,8 +19,6 @@
 namespace sape2::cli {
 namespace {
 
-constexpr long kMostClasses = 1 << 20;
-
 using Json = nlohmann::ordered_json;
 
 Json json_of(const explain::SeenPicture& seen) {

@@ -1,5 +1,7 @@
 #include "sape2/nn/encoding.h"
 
+#include "nn/encodings/makers.h"
+
 namespace sape2::nn {
 namespace {
 
@@ -50,7 +52,7 @@ std::unique_ptr<LayerEncoding> Encoding::make_layer(ParameterScope&) const {
 std::unique_ptr<Encoding> make_encoding(const EncodingSpec& spec, const EncodingShape& shape,
                                         ParameterScope& scope) {
   check_encoding(spec, shape);
-  auto encoding = encoding_definition(spec.name()).make(spec, shape, scope);
+  auto encoding = encoding_maker(spec.name()).make(spec, shape, scope);
   if (!spec.with_ape()) return encoding;
   const EncodingSpec ape = EncodingSpec::parse("ape");
   return std::make_unique<WithApe>(make_encoding(ape, shape, scope), std::move(encoding));

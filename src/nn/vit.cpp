@@ -110,6 +110,10 @@ ViT::ViT(ModelConfig config, Initialisation initialisation)
 
 ViT::~ViT() = default;
 
+const Encoding& ViT::encoding() const {
+  return *layers_->encoding;
+}
+
 at::Tensor ViT::forward(const at::Tensor& images, const at::Tensor& depth_factors) {
   return forward_head(forward_features(images, {}, depth_factors));
 }

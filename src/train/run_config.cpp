@@ -1,14 +1,15 @@
 #include "sape2/train/run_config.h"
 
 #include "sape2/base/error.h"
+#include "sape2/base/hash.h"
 #include "sape2/base/in_quotes.h"
-#include "sape2/base/nearest_name.h"
 #include "sape2/base/utf8.h"
 #include "sape2/train/recipe_fields.h"
 #include "sape2/version.h"
 
+#include "nn/json_reader.h"
+
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <optional>
 
@@ -17,7 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
-constexpr int kDeepestNesting = 8;
 
 Json json_of(const RecipeValue& value) {
   return std::visit([](const auto& x) { return Json(x); }, value);
@@ -46,54 +46,6 @@ std::optional<RecipeValue> value_of(const Json& json) {
   return std::nullopt;
 }
 
-class Reader {
- public:
-  Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json_.is_object()) throw Error(where_ + "expected a JSON object");
-  }
-
-  const Json& at(const std::string& key) {
-    keys_.push_back(key);
-    const auto found = json_.find(key);
-    if (found == json_.end()) throw Error(where_ + "the key " + in_quotes(key) + " is missing");
-    return *found;
-  }
-
-  std::string text(const std::string& key) {
-    if (!at(key).is_string()) wrong(key, "a string");
-    return json_.at(key).get<std::string>();
-  }
-
-  uint64_t natural(const std::string& key) {
-    if (!at(key).is_number_unsigned()) wrong(key, "a whole number from 0");
-    return json_.at(key).get<uint64_t>();
-  }
-
-  int64_t count(const std::string& key) {
-    const uint64_t value = natural(key);
-    if (value > INT32_MAX) wrong(key, "a smaller number");
-    return static_cast<int64_t>(value);
-  }
-
-  void refuse_others() const {
-    for (const auto& item : json_.items()) {
-      if (std::ranges::find(keys_, item.key()) != keys_.end()) continue;
-      throw Error(where_ + "the key " + in_quotes(item.key()) + " is not known; " +
-                  name_advice(item.key(), keys_));
-    }
-  }
-
- private:
-  [[noreturn]] void wrong(const std::string& key, const char* expected) const {
-    throw Error(fmt::format("{}{} is {}, expected {}", where_, in_quotes(key),
-                            in_quotes(json_.at(key).dump(-1, ' ', true)), expected));
-  }
-
-  const Json& json_;
-  std::string where_;
-  std::vector<std::string> keys_;
-};
-
 Recipe recipe_from(const Json& json, const std::string& where) {
   if (!json.is_object()) throw Error(where + "expected a JSON object");
   Recipe recipe;
@@ -108,7 +60,7 @@ Recipe recipe_from(const Json& json, const std::string& where) {
 }
 
 DataConfig data_from(const Json& json, const std::string& where) {
-  Reader read(json, where);
+  nn::JsonReader read(json, where);
   DataConfig data;
   data.name = read.text("name");
   data.root = read.text("root");
@@ -156,14 +108,9 @@ std::string to_json(const RunConfig& config) {
 }
 
 RunConfig run_config_from_json(std::string_view text, std::string_view source) {
-  const std::string where = in_quotes(source) + ": ";
-  const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepestNesting) throw Error(where + "it is nested too deeply");
-    return true;
-  };
-  const Json json = Json::parse(text, bounded, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw Error(where + "it is not valid JSON");
-  Reader read(json, where);
+  const std::string file = in_quotes(source), where = file + ": ";
+  const Json json = nn::parse_json(text, file);
+  nn::JsonReader read(json, file);
   if (const auto format = read.natural("format"); format != kFormat) {
     throw Error(fmt::format("{}format is {}, expected {}: a newer sape2 may be needed", where,
                             format, kFormat));
@@ -176,7 +123,7 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
     throw Error(where + error.what());
   }
   config.recipe = recipe_from(read.at("recipe"), where + "recipe: ");
-  config.data = data_from(read.at("data"), where + "data: ");
+  config.data = data_from(read.at("data"), file + "'s \"data\"");
   config.seed = read.natural("seed");
   config.init = read.text("init");
   config.device = read.text("device");
@@ -191,13 +138,8 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
 }
 
 std::string fingerprint(const RunConfig& config) {
-  // FNV-1a.
-  uint64_t hash = 0xCBF29CE484222325u;
   const std::string text = essence_of(config).dump(-1, ' ', false, Json::error_handler_t::replace);
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  }
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", base::fnv1a(text));
 }
 
 }  // namespace sape2::train

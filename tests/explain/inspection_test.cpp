@@ -22,7 +22,7 @@ double largest(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-std::vector<Patch> all_patches(const ops::Grid& grid) {
+std::vector<Patch> all_patches(const infer::Grid& grid) {
   std::vector<Patch> all;
   for (int64_t y = 0; y < grid.rows; ++y) {
     for (int64_t x = 0; x < grid.cols; ++x) all.push_back({y, x});

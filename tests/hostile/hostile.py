@@ -29,6 +29,7 @@ def parsed_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True, help="the program, build/release/bin/sape2")
     parser.add_argument("--operators", help="build/release/tests/hostile_operators (default: beside the program)")
+    parser.add_argument("--predict", help="build/release/bin/sape2-predict (default: beside the program, if it is there)")
     parser.add_argument("--seed", type=int, default=1, help="seed of all cases (default: 1)")
     parser.add_argument("--minutes", type=float, help="go on for so long instead of a fixed number of cases")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="KIND", help=", ".join(names))
@@ -46,6 +47,8 @@ class Context:
         self.program = Program(arguments.program, arguments.patience)
         beside = os.path.join(os.path.dirname(arguments.program), "..", "tests", "hostile_operators")
         self.operators = os.path.abspath(arguments.operators or beside)
+        predict = arguments.predict or os.path.join(os.path.dirname(arguments.program), "sape2-predict")
+        self.predict = Program(predict, arguments.patience) if os.path.exists(predict) else None
         self.seed, self.folder = arguments.seed, folder
         run = os.path.join(folder, "model")
         result = self.program.run(

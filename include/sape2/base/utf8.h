@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
+// Ours, because the standard library has no such thing, and ICU is 30 MB for these twenty lines.
 namespace sape2 {
 
 /// A character of UTF-8: its code and the bytes it takes. No bytes: the text begins with none.

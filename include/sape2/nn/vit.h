@@ -44,6 +44,9 @@ class ViT : public torch::nn::Module {
 
   const ModelConfig& config() const { return config_; }
 
+  /// The part of the position encoding that acts at the input.
+  const Encoding& encoding() const;
+
   /// The names of the parameters that weight decay applies to: the weights of linear layers and of
   /// the patch embedding, not norms, biases, tokens, or anything of a position encoding.
   const std::set<std::string>& decayed_parameters() const { return decayed_; }

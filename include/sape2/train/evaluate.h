@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 namespace sape2::data {
 struct Dataset;
@@ -33,6 +34,13 @@ struct EvaluateOptions {
 /// or classes do not fit the model, or if a logit is not a finite number.
 Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset,
                     const EvaluateOptions& options = {});
+
+/// Anything that classifies: bytes `[B, C, H, W]` to logits `[B, classes]`.
+using Classifier = std::function<at::Tensor(const at::Tensor& bytes)>;
+
+/// The same for whatever computes the logits of a model of that configuration.
+Evaluation evaluate(const nn::ModelConfig& config, const Classifier& classify,
+                    const data::Dataset& dataset, const EvaluateOptions& options = {});
 
 /// Throws Error with one sentence where a data set is empty or its channels or classes are not the
 /// model's.

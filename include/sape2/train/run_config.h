@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/base/cpu.h"
 #include "sape2/nn/model_config.h"
 #include "sape2/train/recipe.h"
 
@@ -10,7 +11,7 @@
 namespace sape2::train {
 
 /// More threads than this are refused: they would only starve the machine.
-inline constexpr int kMostThreads = 1024;
+inline constexpr int kMostThreads = base::kMostThreads;
 
 /// What a model learns from and is tested on.
 struct DataConfig {
