@@ -33,8 +33,8 @@
 extern "C" {
 #endif
 
-/// The interface that this header describes. It grows only by additions; what changes otherwise gets
-/// another number, and the shared library another name.
+/// The interface that this header describes. It grows only by additions; what changes otherwise
+/// gets another number, and the shared library another name.
 #define SAPE2_INFER_ABI_VERSION 1
 
 /// The interface of the library that is linked; equal to SAPE2_INFER_ABI_VERSION if they fit.
@@ -206,8 +206,8 @@ typedef struct sape2_infer_guess {
   const char* name;   ///< the model's
 } sape2_infer_guess;
 
-/// The `top` most probable classes for the logits of one image, the best first. `top` is at most the
-/// number of classes.
+/// The `top` most probable classes for the logits of one image, the best first. `top` is at most
+/// the number of classes.
 SAPE2_INFER_API sape2_infer_status sape2_infer_rank(const sape2_infer_model* model,
                                                     const float* logits, size_t top,
                                                     sape2_infer_guess* guesses);
@@ -219,8 +219,7 @@ SAPE2_INFER_API sape2_infer_status sape2_infer_inspection_new(sape2_infer_sessio
                                                               const sape2_infer_batch* image,
                                                               sape2_infer_inspection** inspection);
 
-SAPE2_INFER_API sape2_infer_status
-sape2_infer_inspection_free(sape2_infer_inspection* inspection);
+SAPE2_INFER_API sape2_infer_status sape2_infer_inspection_free(sape2_infer_inspection* inspection);
 
 /// What R patches see along one axis; n is `cols` for x and `rows` for y.
 typedef struct sape2_infer_axis {
@@ -247,16 +246,17 @@ typedef struct sape2_infer_rows {
   const float* positions;  ///< (heads, R, tokens): … and their sums
   int32_t is_distance;     ///< 1 if the bias is a distance
 } sape2_infer_rows;
-#define SAPE2_INFER_ROWS_INIT                                                                 \
-  {                                                                                           \
-    sizeof(sape2_infer_rows), 0, 0, 0, 0, NULL, NULL, NULL, {NULL, NULL, NULL, NULL},         \
-        {NULL, NULL, NULL, NULL}, NULL, NULL, 0                                               \
+#define SAPE2_INFER_ROWS_INIT                                                         \
+  {                                                                                   \
+    sizeof(sape2_infer_rows), 0, 0, 0, 0, NULL, NULL, NULL, {NULL, NULL, NULL, NULL}, \
+        {NULL, NULL, NULL, NULL}, NULL, NULL, 0                                       \
   }
 
 /// What `count` patches see in a layer, counted from 0.
-SAPE2_INFER_API sape2_infer_status
-sape2_infer_inspection_rows(sape2_infer_inspection* inspection, int64_t layer,
-                            const int64_t* patches, size_t count, sape2_infer_rows* rows);
+SAPE2_INFER_API sape2_infer_status sape2_infer_inspection_rows(sape2_infer_inspection* inspection,
+                                                               int64_t layer,
+                                                               const int64_t* patches, size_t count,
+                                                               sape2_infer_rows* rows);
 
 #ifdef __cplusplus
 }

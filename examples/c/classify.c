@@ -32,7 +32,8 @@ int main(int argc, char** argv) {
   if (!logits || sape2_infer_run_images(session, &image, 1, logits, (size_t)about.classes) ||
       sape2_infer_rank(model, logits, TOP, guesses))
     return fail(logits ? sape2_infer_last_error() : "there is not enough memory");
-  for (int i = 0; i < TOP; ++i) printf("%6.2f %%  %s\n", 100 * guesses[i].probability, guesses[i].name);
+  for (int i = 0; i < TOP; ++i)
+    printf("%6.2f %%  %s\n", 100 * guesses[i].probability, guesses[i].name);
 
   free(logits);
   sape2_images_free(&image);

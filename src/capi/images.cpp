@@ -1,8 +1,7 @@
-#include "sape2_images.h"
-
 #include "sape2/data/image.h"
 
 #include "capi/status.h"
+#include "sape2_images.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -25,10 +25,9 @@ infer::SessionOptions options_of(const sape2_infer_session_options* given, Sessi
     return options;
   }
   if (given->threads < 0 || given->threads > base::kMostThreads) {
-    throw Failure(SAPE2_INFER_BAD_ARGUMENT, "a session cannot have " +
-                                                std::to_string(given->threads) +
-                                                " threads, expected 0 … " +
-                                                std::to_string(base::kMostThreads));
+    throw Failure(SAPE2_INFER_BAD_ARGUMENT,
+                  "a session cannot have " + std::to_string(given->threads) +
+                      " threads, expected 0 … " + std::to_string(base::kMostThreads));
   }
   options.threads = given->threads;
   return options;
@@ -37,10 +36,9 @@ infer::SessionOptions options_of(const sape2_infer_session_options* given, Sessi
 // By division: a count from nowhere must not wrap around.
 void check_room(std::size_t capacity, std::size_t images, std::size_t classes) {
   if (images <= capacity / classes) return;
-  throw Failure(SAPE2_INFER_BAD_ARGUMENT,
-                "there is room for " + std::to_string(capacity) + " logits, but " +
-                    std::to_string(images) + " images have " + std::to_string(classes) +
-                    " each");
+  throw Failure(SAPE2_INFER_BAD_ARGUMENT, "there is room for " + std::to_string(capacity) +
+                                              " logits, but " + std::to_string(images) +
+                                              " images have " + std::to_string(classes) + " each");
 }
 
 data::Image picture_of(const sape2_infer_image& given) {
@@ -63,10 +61,10 @@ data::Image picture_of(const sape2_infer_image& given) {
   const std::int64_t packed = given.width * given.channels;
   const std::int64_t stride = given.row_bytes == 0 ? packed : given.row_bytes;
   if (stride < packed) {
-    throw Failure(SAPE2_INFER_BAD_ARGUMENT,
-                  "the row_bytes of an image is " + std::to_string(given.row_bytes) +
-                      ", but a row of " + std::to_string(given.width) + " pixels has " +
-                      std::to_string(packed) + " bytes");
+    throw Failure(SAPE2_INFER_BAD_ARGUMENT, "the row_bytes of an image is " +
+                                                std::to_string(given.row_bytes) +
+                                                ", but a row of " + std::to_string(given.width) +
+                                                " pixels has " + std::to_string(packed) + " bytes");
   }
   data::Image image{given.height, given.width, given.channels, {}};
   image.pixels.reserve(static_cast<std::size_t>(given.height * packed));
@@ -163,7 +161,8 @@ sape2_infer_status sape2_infer_run_images(sape2_infer_session* session,
       // Structs of a newer header may be longer than ours.
       const auto* place = reinterpret_cast<const unsigned char*>(images) + i * stride;
       const data::Image picture = picture_of(*reinterpret_cast<const sape2_infer_image*>(place));
-      infer::prepare_picture(config, picture, size, std::span(object->pixels).subspan(i * one, one));
+      infer::prepare_picture(config, picture, size,
+                             std::span(object->pixels).subspan(i * one, one));
     }
     object->session->run(
         {object->pixels.data(), static_cast<std::int64_t>(count), size.height, size.width},

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "sape2_infer.h"
-
 #include "sape2/base/error.h"
+
+#include "sape2_infer.h"
 
 #include <string>
 

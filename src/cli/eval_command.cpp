@@ -131,9 +131,9 @@ class EvalCommand : public Command {
       };
     }
     if (device_ != "cpu") throw Error("--runtime infer computes on the CPU; leave --device out");
-    const auto session = std::make_shared<infer::Session>(
-        infer::Model::open(model_file_of(model_)),
-        infer::SessionOptions{.threads = threads_in_use()});
+    const auto session =
+        std::make_shared<infer::Session>(infer::Model::open(model_file_of(model_)),
+                                         infer::SessionOptions{.threads = threads_in_use()});
     return [this, session](const data::Dataset& dataset) {
       return train::evaluate(session->model().config(), classifier(session), dataset, options_);
     };

@@ -50,9 +50,10 @@ void prepare_picture(const nn::ModelConfig& config, const data::Image& picture, 
   data::Image fitted = data::resize_to_cover(picture, size.height, size.width);
   if (fitted.channels != channels) fitted = data::to_grey(fitted);
   if (pixels.size() < fitted.pixels.size()) {
-    throw Error("there is room for " + std::to_string(pixels.size()) + " numbers, but a picture of " +
-                std::to_string(channels) + " × " + std::to_string(size.height) + " × " +
-                std::to_string(size.width) + " needs " + std::to_string(fitted.pixels.size()));
+    throw Error("there is room for " + std::to_string(pixels.size()) +
+                " numbers, but a picture of " + std::to_string(channels) + " × " +
+                std::to_string(size.height) + " × " + std::to_string(size.width) + " needs " +
+                std::to_string(fitted.pixels.size()));
   }
   write_planes(fitted, data::byte_scales({config.mean, config.deviation}, channels), pixels);
 }
@@ -60,8 +61,9 @@ void prepare_picture(const nn::ModelConfig& config, const data::Image& picture, 
 std::vector<Prediction> ranked(const nn::ModelConfig& config, std::span<const float> logits,
                                std::int64_t top) {
   if (logits.size() != static_cast<std::size_t>(config.vit.classes)) {
-    throw Error("there are " + std::to_string(logits.size()) + " logits, expected one for each of " +
-                std::to_string(config.vit.classes) + " classes");
+    throw Error("there are " + std::to_string(logits.size()) +
+                " logits, expected one for each of " + std::to_string(config.vit.classes) +
+                " classes");
   }
   if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
     throw NotFinite(

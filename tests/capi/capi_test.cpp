@@ -1,6 +1,5 @@
-#include "sape2_images.h"
-
 #include "capi/support.h"
+#include "sape2_images.h"
 
 #include <algorithm>
 #include <cmath>

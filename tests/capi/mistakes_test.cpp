@@ -1,6 +1,5 @@
-#include "sape2_images.h"
-
 #include "capi/support.h"
+#include "sape2_images.h"
 
 #include <limits>
 
@@ -51,9 +50,9 @@ TEST(CMistakes, HandlesThatWereFreed) {
                  "there is no such session");
   // Nor is anything else taken for a handle.
   int thing = 0;
-  expect_failure(sape2_infer_run(reinterpret_cast<sape2_infer_session*>(&thing), &batch, logits,
-                                 kClasses),
-                 SAPE2_INFER_BAD_HANDLE, "there is no such session");
+  expect_failure(
+      sape2_infer_run(reinterpret_cast<sape2_infer_session*>(&thing), &batch, logits, kClasses),
+      SAPE2_INFER_BAD_HANDLE, "there is no such session");
 }
 
 TEST(CMistakes, Batches) {

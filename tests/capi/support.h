@@ -10,8 +10,7 @@
 
 namespace sape2::capi::test {
 
-inline const std::string kModelFile =
-    SAPE2_SOURCE_DIR "/models/cifar10-sape2-rel-k.safetensors";
+inline const std::string kModelFile = SAPE2_SOURCE_DIR "/models/cifar10-sape2-rel-k.safetensors";
 inline const std::string kShip = SAPE2_SOURCE_DIR "/examples/images/ship.png";
 inline constexpr int kClasses = 10;
 

@@ -1,4 +1,5 @@
-// Any bytes as a model file for the runtime: it refuses them with a sentence, or computes with them.
+// Any bytes as a model file for the runtime: it refuses them with a sentence, or computes with
+// them.
 #include "sape2/base/error.h"
 #include "sape2/infer/session.h"
 

@@ -71,7 +71,8 @@ class Mutator {
   // Most changes hit the header, where sizes, types and the configuration are.
   void mutate_once(std::string& file) {
     if (file.size() <= kLengthBytes) return;
-    const std::size_t header = std::min<std::size_t>(header_length(file), file.size() - kLengthBytes);
+    const std::size_t header =
+        std::min<std::size_t>(header_length(file), file.size() - kLengthBytes);
     const std::size_t span = below(4) == 0 || header == 0 ? file.size() - kLengthBytes : header;
     const std::size_t place = kLengthBytes + below(span);
     switch (below(5)) {
@@ -95,7 +96,8 @@ class Mutator {
   // A number of the header gets other digits, as many as before.
   void change_number(std::string& file, std::size_t place) {
     const std::size_t at = file.find_first_of("0123456789", place);
-    for (std::size_t i = at; i < file.size() && std::isdigit(static_cast<unsigned char>(file[i])); ++i) {
+    for (std::size_t i = at; i < file.size() && std::isdigit(static_cast<unsigned char>(file[i]));
+         ++i) {
       file[i] = static_cast<char>('0' + below(10));
     }
   }
@@ -127,7 +129,8 @@ void run_once(const Model& model) {
     return;
   }
   Session session(model, {.threads = 1});
-  const std::vector<float> pixels(vit.channels * vit.image_size.height * vit.image_size.width, 0.5F);
+  const std::vector<float> pixels(vit.channels * vit.image_size.height * vit.image_size.width,
+                                  0.5F);
   session.run({pixels.data(), 1, vit.image_size.height, vit.image_size.width});
 }
 
@@ -137,8 +140,8 @@ bool agree(const std::string& file) {
   const auto bytes = std::as_bytes(std::span(exact));
   const Verdict runtime =
       verdict_of([&] { run_once(Model::from_memory(bytes, "model.safetensors")); });
-  const Verdict plain = verdict_of(
-      [&] { io::check_model(io::SafetensorsFile::view(bytes, "model.safetensors")); });
+  const Verdict plain =
+      verdict_of([&] { io::check_model(io::SafetensorsFile::view(bytes, "model.safetensors")); });
   EXPECT_EQ(runtime.taken, plain.taken) << runtime.sentence << plain.sentence;
   EXPECT_EQ(runtime.sentence, plain.sentence);
   EXPECT_EQ(runtime.sentence.find('\n'), std::string::npos) << runtime.sentence;

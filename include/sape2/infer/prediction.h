@@ -32,8 +32,8 @@ struct Prediction {
 std::string class_name(const nn::ModelConfig& config, std::int64_t index);
 
 /// A picture as the model takes it, (channels, height, width): scaled until it covers `size`, its
-/// middle cut out, grey if the model has one channel, and normalised. Throws Error with one sentence
-/// if `pixels` has not the room for it.
+/// middle cut out, grey if the model has one channel, and normalised. Throws Error with one
+/// sentence if `pixels` has not the room for it.
 void prepare_picture(const nn::ModelConfig& config, const data::Image& picture, nn::Size2d size,
                      std::span<float> pixels);
 

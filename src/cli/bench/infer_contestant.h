@@ -52,7 +52,8 @@ struct InferSubject {
 };
 
 /// The runtime. `predict` is the program sape2-predict.
-std::unique_ptr<InferContestant> make_runtime(const InferSubject& subject, infer::Arithmetic arithmetic,
+std::unique_ptr<InferContestant> make_runtime(const InferSubject& subject,
+                                              infer::Arithmetic arithmetic,
                                               const std::filesystem::path& predict);
 
 /// nn::ViT on LibTorch, which `sape2 predict` runs. `program` is this one.

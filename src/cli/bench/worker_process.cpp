@@ -32,7 +32,9 @@ class FileActions {
   FileActions(const FileActions&) = delete;
   FileActions& operator=(const FileActions&) = delete;
 
-  void use(int descriptor, int as) { ::posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
+  void use(int descriptor, int as) {
+    ::posix_spawn_file_actions_adddup2(&actions_, descriptor, as);
+  }
   void discard(int descriptor) {
     ::posix_spawn_file_actions_addopen(&actions_, descriptor, "/dev/null", O_WRONLY, 0);
   }

@@ -1,5 +1,5 @@
-// What the kernels ask of Highway's library: which of the compiled targets this CPU runs. Debian has
-// that library as a shared one only; with these functions here Highway is headers alone, and a
+// What the kernels ask of Highway's library: which of the compiled targets this CPU runs. Debian
+// has that library as a shared one only; with these functions here Highway is headers alone, and a
 // program linked statically is whole.
 #undef HWY_SHARED_DEFINE  // these are ours, not the shared library's
 #include "cpu/target.h"

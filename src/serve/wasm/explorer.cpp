@@ -1,6 +1,6 @@
 // The page's questions answered in the page's own browser, by the runtime without LibTorch compiled
-// to WebAssembly. page/worker.js calls these functions; texts are UTF-8, and a returned one is valid
-// until the next call. A mistake is an answer {"error": "one sentence"}.
+// to WebAssembly. page/worker.js calls these functions; texts are UTF-8, and a returned one is
+// valid until the next call. A mistake is an answer {"error": "one sentence"}.
 #include "sape2/data/image.h"
 #include "sape2/explain/runtime_look.h"
 #include "sape2/infer/model.h"
@@ -21,7 +21,8 @@
 namespace sape2::explorer {
 namespace {
 
-// The browser's memory is the visitor's own: less of it than on a server, but one file may be large.
+// The browser's memory is the visitor's own: less of it than on a server, but one file may be
+// large.
 constexpr serve::PageLimits kLimits{.body_bytes = std::size_t{64} << 20,
                                     .inspection_memory = std::size_t{128} << 20,
                                     .patches = 64 * 64};
@@ -31,7 +32,8 @@ class Explorer : public serve::PageApi {
   Explorer() : PageApi(kLimits) {}
 
   std::size_t add_model(std::span<const std::byte> file, const std::string& name) {
-    sessions_.emplace_back(infer::Model::from_memory(file, name), infer::SessionOptions{.threads = 1});
+    sessions_.emplace_back(infer::Model::from_memory(file, name),
+                           infer::SessionOptions{.threads = 1});
     names_.push_back(name);
     return names_.size() - 1;
   }
@@ -134,7 +136,8 @@ EMSCRIPTEN_KEEPALIVE const char* sape2_ask(const char* path, const char* query) 
   return explorer::answered([&]() -> std::string {
     const std::string asked = path;
     if (asked == "/api/setup") return explorer::explorer().setup().body;
-    if (asked == "/api/inspect") return explorer::explorer().inspect(serve::parse_query(query)).body;
+    if (asked == "/api/inspect")
+      return explorer::explorer().inspect(serve::parse_query(query)).body;
     if (asked == "/api/rows") return explorer::explorer().rows(serve::parse_query(query)).body;
     throw serve::NotFound("there is nothing at this address");
   });

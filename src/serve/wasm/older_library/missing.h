@@ -1,6 +1,7 @@
 #pragma once
-// What the C++ library of Debian's emscripten (libc++ 14) lacks of C++20, as far as our sources use it. Included before
-// every file that is compiled to WebAssembly; can go once emscripten brings libc++ 16.
+// What the C++ library of Debian's emscripten (libc++ 14) lacks of C++20, as far as our sources use
+// it. Included before every file that is compiled to WebAssembly; can go once emscripten brings
+// libc++ 16.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
