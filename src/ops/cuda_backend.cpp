@@ -272,9 +272,9 @@ Tensors CudaBackend::forward(const BiasedArguments& a) {
     const GivenVectors given(a);
     const auto form = kernel_form(a.form);
     const Workspace workspace(
-        cuda::biased_attention_workspace(inputs.params, given.params, form, false));
-    cuda::biased_attention_forward(inputs.params, given.params, form, given.bias, outputs.params,
-                                   workspace.launch());
+        cuda::axis_bias_attention_workspace(inputs.params, given.params, form, false));
+    cuda::axis_bias_attention_forward(inputs.params, given.params, form, given.bias, outputs.params,
+                                      workspace.launch());
   }
   return {outputs.out, outputs.softmax};
 }
@@ -297,9 +297,9 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a
       data(gradients.like(3, given.ux)), data(gradients.like(4, given.uy)),
       floats(gradients.floats_like(5, a.gain, {a.q.size(1)}))};
   const Workspace workspace(
-      cuda::biased_attention_workspace(inputs.params, given.params, form, true));
-  cuda::biased_attention_backward(inputs.params, given.params, form, given.bias, saved.params, qkv,
-                                  vectors, workspace.launch());
+      cuda::axis_bias_attention_workspace(inputs.params, given.params, form, true));
+  cuda::axis_bias_attention_backward(inputs.params, given.params, form, given.bias, saved.params,
+                                     qkv, vectors, workspace.launch());
   return gradients.list();
 }
 
@@ -315,7 +315,8 @@ int64_t CudaBackend::bytes_to_keep(const Sape2Arguments& a) {
   inputs.scale = float(a.scale);
   const auto form = kernel_form(a.form);
   if (!cuda::refusal(inputs.shape, inputs.dtype, form, s.has_both() ? 2 : 1).empty()) return 0;
-  return static_cast<int64_t>(cuda::sape2_attention_vectors(inputs, encoding_of(s), form)) / heads;
+  return static_cast<int64_t>(cuda::sape2_attention_stage1_bytes(inputs, encoding_of(s), form)) /
+         heads;
 }
 
 Tensors CudaBackend::forward(const Sape2Arguments& a) {
@@ -329,7 +330,7 @@ Tensors CudaBackend::forward(const Sape2Arguments& a) {
   const auto form = kernel_form(a.form);
   const auto vectors = empty_kept(a);
   auto params = outputs.params;
-  params.vectors = kept_data(a, vectors);
+  params.stage1 = kept_data(a, vectors);
   const Workspace workspace(
       cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false, a.kept > 0));
   cuda::sape2_attention_forward(inputs.params, encoding.params, form, {floats(gain), a.bias_inside},
@@ -347,7 +348,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a)
   const Saved saved(in);
   const auto vectors = in.outputs[2].contiguous();
   auto saved_params = saved.params;
-  saved_params.vectors = kept_data(a, vectors);
+  saved_params.stage1 = kept_data(a, vectors);
   Gradients gradients(in);
   const auto qkv = qkv_gradients(gradients, inputs);
   const auto parameters = encoding_gradients(gradients, 3, s);

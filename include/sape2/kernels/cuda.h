@@ -41,27 +41,28 @@ void plain_attention_backward(const AttentionInputs& inputs, const AttentionSave
 
 // --------------------------------------------------------- stage 2, from given axis vectors
 
-std::size_t biased_attention_workspace(const AttentionInputs& inputs, const AxisVectors& vectors,
-                                       Form form, bool backward);
-void biased_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors, Form form,
-                              const Bias& bias, const AttentionOutputs& outputs,
-                              const Launch& launch);
-void biased_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors, Form form,
-                               const Bias& bias, const AttentionSaved& saved,
-                               const AttentionGradients& gradients,
-                               const AxisVectorGradients& vector_gradients, const Launch& launch);
+std::size_t axis_bias_attention_workspace(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                          Form form, bool backward);
+void axis_bias_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                 Form form, const Bias& bias, const AttentionOutputs& outputs,
+                                 const Launch& launch);
+void axis_bias_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                  Form form, const Bias& bias, const AttentionSaved& saved,
+                                  const AttentionGradients& gradients,
+                                  const AxisVectorGradients& vector_gradients,
+                                  const Launch& launch);
 
 // ---------------------------------------------------------------------------------- both stages
 
-/// Bytes of axis vectors, and what comes with them, that forward can keep in
-/// AttentionOutputs::vectors (aligned to 256 bytes) and backward read in AttentionSaved::vectors,
-/// O(tokens · (rows + cols)) a head and the same for every head. Where that is null, which is right
-/// for calls without gradients, backward makes them again. 0 where that costs it less than reading.
-std::size_t sape2_attention_vectors(const AttentionInputs& inputs, const Encoding& encoding,
-                                    Form form);
-/// `kept`: whether the vectors are.
+/// Bytes of stage 1 that forward can save in AttentionOutputs::stage1 (aligned to 256 bytes) and
+/// backward read from AttentionSaved::stage1: O(tokens · (rows + cols)) per head, the same for
+/// every head. If that is null, which is right for calls without gradients, backward computes stage
+/// 1 again. 0 if recomputing costs less than reading.
+std::size_t sape2_attention_stage1_bytes(const AttentionInputs& inputs, const Encoding& encoding,
+                                         Form form);
+/// `saved`: whether stage 1 is.
 std::size_t sape2_attention_workspace(const AttentionInputs& inputs, const Encoding& encoding,
-                                      Form form, bool backward, bool kept);
+                                      Form form, bool backward, bool saved);
 void sape2_attention_forward(const AttentionInputs& inputs, const Encoding& encoding, Form form,
                              const Bias& bias, const AttentionOutputs& outputs,
                              const Launch& launch);

@@ -57,8 +57,8 @@ void plain_attention_backward(const AttentionInputs& in, const AttentionSaved& s
 
 // --------------------------------------------------------- stage 2, from given axis vectors
 
-std::size_t biased_attention_workspace(const AttentionInputs& in, const AxisVectors& vectors,
-                                       Form form, bool backward) {
+std::size_t axis_bias_attention_workspace(const AttentionInputs& in, const AxisVectors& vectors,
+                                          Form form, bool backward) {
   check_shape(in.shape, in.dtype, form, vectors.sets);
   const auto geometry = geometry_of(in.shape, in.dtype, {});
   const HeadCall head(in, geometry, vectors, bias_form(form, vectors.sets));
@@ -69,9 +69,9 @@ std::size_t biased_attention_workspace(const AttentionInputs& in, const AxisVect
   return arena.used();
 }
 
-void biased_attention_forward(const AttentionInputs& in, const AxisVectors& vectors, Form form,
-                              const Bias& bias, const AttentionOutputs& outputs,
-                              const Launch& launch) {
+void axis_bias_attention_forward(const AttentionInputs& in, const AxisVectors& vectors, Form form,
+                                 const Bias& bias, const AttentionOutputs& outputs,
+                                 const Launch& launch) {
   check_shape(in.shape, in.dtype, form, vectors.sets);
   const auto geometry = forward_geometry(in, outputs);
   auto p = attention_params(in, geometry, bias);
@@ -91,10 +91,11 @@ void biased_attention_forward(const AttentionInputs& in, const AxisVectors& vect
   });
 }
 
-void biased_attention_backward(const AttentionInputs& in, const AxisVectors& vectors, Form form,
-                               const Bias& bias, const AttentionSaved& saved,
-                               const AttentionGradients& d,
-                               const AxisVectorGradients& vector_gradients, const Launch& launch) {
+void axis_bias_attention_backward(const AttentionInputs& in, const AxisVectors& vectors, Form form,
+                                  const Bias& bias, const AttentionSaved& saved,
+                                  const AttentionGradients& d,
+                                  const AxisVectorGradients& vector_gradients,
+                                  const Launch& launch) {
   check_shape(in.shape, in.dtype, form, vectors.sets);
   const auto geometry = backward_geometry(in, saved, d);
   auto p = backward_params(attention_params(in, geometry, bias), saved, d);

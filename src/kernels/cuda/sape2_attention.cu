@@ -60,8 +60,8 @@ Arena kept_memory(const void* data) {
 
 }  // namespace
 
-std::size_t sape2_attention_vectors(const AttentionInputs& in, const Encoding& encoding,
-                                    Form form) {
+std::size_t sape2_attention_stage1_bytes(const AttentionInputs& in, const Encoding& encoding,
+                                         Form form) {
   check_shape(in.shape, in.dtype, form, sets_of(encoding));
   check_encoding(encoding);
   const auto geometry = geometry_of(in.shape, in.dtype, {});
@@ -100,9 +100,9 @@ void sape2_attention_forward(const AttentionInputs& in, const Encoding& encoding
   p.out = outputs.out;
   p.softmax = outputs.softmax;
   const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
-  if (head.fits()) return head.forward(p, stream_of(launch), outputs.vectors);
-  Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(outputs.vectors);
-  const VectorScratch scratch(arena, outputs.vectors != nullptr ? kept : arena, geometry, in.dtype,
+  if (head.fits()) return head.forward(p, stream_of(launch), outputs.stage1);
+  Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(outputs.stage1);
+  const VectorScratch scratch(arena, outputs.stage1 != nullptr ? kept : arena, geometry, in.dtype,
                               form, sets_of(encoding), false);
   p.vectors = scratch.view();
   const auto stage = stage_in_tiles(in, geometry, encoding);
@@ -126,9 +126,9 @@ void sape2_attention_backward(const AttentionInputs& in, const Encoding& encodin
   const HeadCall head(in, geometry, encoding, bias_form(form, sets_of(encoding)));
   if (head.fits())
     return head.backward(p, {}, {.encoding = encoding_gradients, .dgain = dgain}, launch,
-                         saved.vectors);
-  Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(saved.vectors);
-  const bool are_kept = saved.vectors != nullptr;
+                         saved.stage1);
+  Arena arena(launch.workspace, launch.workspace_bytes), kept = kept_memory(saved.stage1);
+  const bool are_kept = saved.stage1 != nullptr;
   const BackwardScratch backward(arena, geometry);
   const VectorScratch vectors(arena, are_kept ? kept : arena, geometry, in.dtype, form,
                               sets_of(encoding), true);
