@@ -1,6 +1,7 @@
 #include "sape2/kernels/cuda_training.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/training/vectors4.cuh"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/common/element.cuh"
 
 /// Four neighbours at a time, as float32 in registers.
 namespace sape2::kernels::cuda {

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "kernels/cuda/attention_head/kernels.h"
+#include "kernels/cuda/axis_vectors/params.h"
+#include "kernels/cuda/host/call.h"
+#include "kernels/cuda/host/params.h"
+
+/// Calls whose heads fit into a block each, see attention_head/layout.h.
+namespace sape2::kernels::cuda::head {
+
+/// Gradients of tables, gates and gain; null: not wanted.
+struct ParameterGradients {
+  EncodingGradients encoding;
+  float* dgain = nullptr;
+};
+
+class Call {
+ public:
+  /// No bias.
+  Call(const AttentionInputs& in, const Geometry& g);
+  /// A bias from given vectors.
+  Call(const AttentionInputs& in, const Geometry& g, const AxisVectors& vectors, BiasForm form);
+  /// Both stages.
+  Call(const AttentionInputs& in, const Geometry& g, const Encoding& encoding, BiasForm form);
+
+  /// Whether this call runs a head a block, forward and backward alike.
+  bool fits() const;
+
+  /// Bytes that forward can leave to backward; 0: none.
+  std::size_t kept_bytes() const;
+  /// Forward needs none. `kept`: whether there is such memory.
+  std::size_t backward_workspace(bool kept = false) const;
+  /// `kept`: null, where nothing is kept.
+  void forward(const AttentionParams& p, cudaStream_t stream, void* kept = nullptr) const;
+  void backward(const AttentionBackwardParams& p, const AxisVectorGradients& vectors,
+                const ParameterGradients& parameters, const Launch& launch,
+                const void* kept = nullptr) const;
+
+ private:
+  ForwardParams forward_params(const AttentionParams& p, bool backward) const;
+  Call of_rows_aligned(bool aligned) const;
+
+  DType dtype_;
+  float scale_;
+  BiasForm form_;
+  axis_vectors::Params stage_{};
+  bool has_tables_ = false;
+  bool tables_per_head_ = false;
+  std::int64_t table_rows_ = 0;
+  const void* given_[2] = {};
+};
+
+}  // namespace sape2::kernels::cuda::head

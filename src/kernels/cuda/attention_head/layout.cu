@@ -1,0 +1,120 @@
+#include "kernels/cuda/attention_head/layout.h"
+#include "kernels/cuda/axis_vectors/params.h"
+#include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/host/device.h"
+#include "kernels/cuda/host/params.h"
+
+#include <algorithm>
+
+namespace sape2::kernels::cuda::head {
+namespace {
+
+/// Blocks of a multiprocessor that shared memory suffices for.
+int resident(const Layout& layout) {
+  constexpr int kReserved = 1024;  // of a block's, by the system
+  return (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
+}
+
+/// Blocks of a multiprocessor that registers suffice for, too.
+int at_once(int head_size, BiasForm form, const Layout& layout, bool backward) {
+  const int by_registers = most_warps(head_size, form, layout.grid, backward) * 32 /
+                           threads_of(layout.grid, head_size, layout);
+  return std::min(resident(layout), by_registers);
+}
+
+/// Which grids' kernel a call takes.
+Grid compiled_grid(const axis_vectors::Params& stage, bool has_tables, BiasForm form) {
+  const auto& g = stage.geometry;
+  const int head_size = compiled_head_size(g.head_size);
+  // Without a bias a compiled grid is worth its while where warpgroups have enough to do.
+  if (form == BiasForm::none && head_size == 64 && g.rows > 8) return Grid::up_to_16;
+  if (!has_tables || stage.sets != 1 || stage.span != usual_span(form)) return Grid::any;
+  if (form != BiasForm::direct && form != BiasForm::distance) return Grid::any;
+  const auto is_exact_grid = [&](Grid grid) {
+    const auto sizes = exact_sizes(grid, form, head_size);
+    bool same = is_compiled(grid, form, head_size) && g.prefix == 0 && g.rows == sizes.rows &&
+                g.cols == sizes.rows;
+    // Fewer table rows than usual would change where the second table stands.
+    for (int axis = 0; axis < 2; ++axis)
+      same = same && round_up(stage.axes[axis].positions + 1, 16) ==
+                         round_up(sizes.positions[axis] + 1, 16);
+    return same;
+  };
+  for (const auto grid : {Grid::seven, Grid::eight, Grid::fourteen})
+    if (is_exact_grid(grid)) return grid;
+  const int longest = std::max(g.rows, g.cols);
+  if (longest <= 8) return Grid::up_to_8;
+  if (longest > 16 || g.cols <= 8 || !is_compiled(Grid::up_to_16, form, head_size))
+    return Grid::any;
+  // Rows of 12 slots are strange to the general kernel.
+  return longest <= 12 && g.head_size == head_size ? Grid::up_to_12 : Grid::up_to_16;
+}
+
+}  // namespace
+
+Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm form,
+                   bool backward) {
+  const auto& g = stage.geometry;
+  const int head_size = compiled_head_size(g.head_size);
+  if (head_size == 0 || g.cols > 16 || g.tokens > kMostSlots) return {};
+  const auto grid = compiled_grid(stage, has_tables, form);
+  const bool keeps = keeps_lines(grid, form, g.head_size) && g.aligned;
+  Layout l{};
+  if (is_exact(grid)) {
+    l = exact_layout(grid, form, head_size, backward, keeps);
+  } else {
+    const int width = grid != Grid::any ? row_width(grid) : g.cols <= 8 ? 8 : 16;
+    Sizes sizes{.row_width = width, .rows = g.rows, .head_size = head_size, .sets = stage.sets};
+    const bool beside = grid != Grid::any && g.cols < width && g.prefix <= g.rows;
+    sizes.behind = beside ? 0 : g.prefix;
+    if (has_tables)
+      for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = stage.axes[axis].positions;
+    l = make_layout(sizes, form, grid, backward, false, backward && keeps, 0);
+    if (backward && !keeps) {
+      const auto reloading = make_layout(sizes, form, grid, true, true, false, 0);
+      if (l.bytes > shared_memory_limit() ||
+          (grid == Grid::up_to_12 && resident(reloading) > resident(l)))
+        l = reloading;
+    } else if (!backward && is_alone(grid, head_size)) {
+      for (int ahead = 1; ahead <= 2; ++ahead) {
+        const auto more = make_layout(sizes, form, grid, false, false, false, ahead);
+        if (at_once(head_size, form, more, false) >=
+            std::max(1, at_once(head_size, form, l, false)))
+          l = more;
+      }
+    }
+    l.beside = g.prefix - sizes.behind;
+  }
+  if (l.slots > kMostSlots || l.bytes > shared_memory_limit()) l.bytes = 0;
+  return l;
+}
+
+bool fits_block(const axis_vectors::Params& stage, bool has_tables, BiasForm form, DType dtype,
+                float scale) {
+  // Gradients of scores and of gates share one matrix, in units of `scale`.
+  const auto& g = stage.geometry;
+  if (dtype == DType::float32 || scale == 0.0F || g.batch_heads / g.heads > kMostImages)
+    return false;
+  // Sizes alone decide, as scratch memory is asked for before rows are known to be aligned.
+  axis_vectors::Params either = stage;
+  for (const bool aligned : {false, true})
+    for (const bool backward : {false, true}) {
+      either.geometry.aligned = aligned;
+      if (make_layout(either, has_tables, form, backward).bytes == 0) return false;
+    }
+  return true;
+}
+
+int threads_of(Grid grid, int head_size, const Layout& layout) {
+  const bool by_warpgroups = is_alone(grid, head_size) && is_hopper_code();
+  return round_up(layout.warps, by_warpgroups ? 4 : 1) * 32;
+}
+
+int turns_of(const Geometry& g, BiasForm form, const Layout& layout, bool backward) {
+  const int blocks = std::max(1, at_once(g.head_size, form, layout, backward));
+  const std::int64_t images = g.batch_heads / g.heads;
+  const std::int64_t turns = std::max(1, blocks * multiprocessors() / g.heads);
+  return static_cast<int>(std::min(images, turns));
+}
+
+}  // namespace sape2::kernels::cuda::head

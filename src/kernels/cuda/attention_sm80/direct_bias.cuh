@@ -1,0 +1,253 @@
+#pragma once
+
+#include "kernels/cuda/arch/mma.cuh"
+#include "kernels/cuda/attention_sm80/columns.cuh"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/host/params.h"
+
+/// The direct form, b_in = x_i[column of n] + y_i[row of n].
+namespace sape2::kernels::cuda::sm80 {
+
+/// Walks the 8-wide pieces of a tile laid out by GridColumns: which grid row and column each begins
+/// at.
+struct PieceCursor {
+  int y, x = 0;
+  int part_width;
+
+  __device__ PieceCursor(int first_row, int width) : y(first_row), part_width(width) {}
+  __device__ void next() {
+    x += 8;
+    if (x >= part_width) {
+      x = 0;
+      ++y;
+    }
+  }
+};
+
+/// Queries along the rows of the tile. A lane's places of x stay the same from tile to tile, so
+/// x_i lives in registers; y_i is one number a grid row.
+template <class T, int Pieces>
+struct DirectRows {
+  using Columns = GridColumns<Pieces * 8>;
+
+  const T* x[2];  // of this lane's rows
+  const T* y[2];
+  float along_x[Pieces][4];  // times the factor of the bias in the logit
+
+  __device__ DirectRows(const AttentionParams& p, std::int64_t batch_head, int /*first_row*/,
+                        int row, unsigned char* /*shared*/) {
+    const auto& v = p.vectors;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t token = batch_head * p.geometry.padded_tokens + row + 8 * half;
+      x[half] = static_cast<const T*>(v.x) + token * v.width_x;
+      y[half] = static_cast<const T*>(v.y) + token * v.width_y;
+    }
+  }
+
+  __device__ void begin_part(const Columns& columns, int part, float factor) {
+    PieceCursor at(0, columns.part_width);
+    const Lane lane;
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece, at.next()) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = part * columns.part_width + at.x + 2 * lane.t + e % 2;
+        along_x[piece][e] = column < columns.cols ? factor * widen(x[e / 2][column]) : 0.0F;
+      }
+    }
+  }
+
+  /// logits = scale · scores + factor · bias for one tile.
+  __device__ void add_to_logits(float (&logits)[Pieces][4], const Columns& columns, int first_row,
+                                float scale, float factor) const {
+    PieceCursor at(first_row, columns.part_width);
+    float along_y[2] = {0.0F, 0.0F};
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece, at.next()) {
+      if (at.y >= columns.rows) {  // prefix tokens
+#pragma unroll
+        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
+        continue;
+      }
+      if (at.x == 0) {
+        along_y[0] = factor * widen(y[0][at.y]);
+        along_y[1] = factor * widen(y[1][at.y]);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        logits[piece][e] = fmaf(logits[piece][e], scale, along_x[piece][e] + along_y[e / 2]);
+    }
+  }
+};
+
+/// Gradient of the queries' vectors: sums of the logits' gradients along the tile's rows.
+template <class T, int Pieces>
+struct DirectRowGradients {
+  using Columns = GridColumns<Pieces * 8>;
+
+  T* dx[2];  // of this lane's rows
+  T* dy[2];
+  float factor;  // from logit to bias
+  bool with_gain;
+  float sum_x[Pieces][4];
+
+  __device__ DirectRowGradients(const AttentionBackwardParams& p, std::int64_t batch_head, int row,
+                                float c)
+      : factor(c), with_gain(p.dgain != nullptr) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t token = batch_head * p.forward.geometry.padded_tokens + row + 8 * half;
+      dx[half] = static_cast<T*>(p.dx) + token * p.forward.vectors.width_x;
+      dy[half] = static_cast<T*>(p.dy) + token * p.forward.vectors.width_y;
+    }
+  }
+
+  __device__ void begin_part() {
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum_x[piece][e] = 0.0F;
+  }
+
+  /// Adds one tile; returns this lane's share of Σ gradient · y-part of the bias.
+  __device__ float add(const Columns& columns, const typename Columns::Place& place,
+                       const float (&gradient)[Pieces][4], const T* const (&y)[2]) {
+    const Lane lane;
+    const int part = place.part, slots = columns.rows_per_tile * columns.part_width;
+    PieceCursor at(place.first_row, columns.part_width);
+    float sum_y[2] = {0.0F, 0.0F}, with_bias = 0.0F;
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece) {
+      const bool patch = at.y < columns.rows && piece * 8 < slots;
+      const int row = at.y;
+      if (patch) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          sum_x[piece][e] += gradient[piece][e];
+          sum_y[e / 2] += gradient[piece][e];
+        }
+      }
+      at.next();
+      if (patch && at.x == 0) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float sum = sum_y[half];
+          sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+          sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+          sum_y[half] = 0.0F;
+          if (lane.t == 0) {
+            if (with_gain) with_bias += sum * widen(y[half][row]);
+            const float before = part == 0 ? 0.0F : widen(dy[half][row]);
+            dy[half][row] = narrow<T>(before + factor * sum);
+          }
+        }
+      }
+    }
+    return with_bias;
+  }
+
+  /// Writes the part's sums; returns this lane's share of Σ gradient · x-part of the bias.
+  __device__ float end_part(const Columns& columns, int part, const T* const (&x)[2]) {
+    const Lane lane;
+    const int pieces = columns.part_width / 8;
+    int across[Pieces];
+#pragma unroll
+    for (int piece = 0, next = 0; piece < Pieces; ++piece, ++next)
+      across[piece] = next = next == pieces ? 0 : next;
+    float with_bias = 0.0F;
+#pragma unroll
+    for (int piece = 0; piece < Pieces; ++piece) {
+      if (piece >= pieces) break;
+      // Pieces that lie below one another in the tile stand for the same grid columns.
+      float sum[4] = {};
+#pragma unroll
+      for (int below = piece; below < Pieces; ++below)
+        if (across[below] == piece)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sum[e] += sum_x[below][e];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
+        if (column >= columns.cols) continue;
+        if (with_gain) with_bias += sum[e] * widen(x[e / 2][column]);
+        dx[e / 2][column] = narrow<T>(factor * sum[e]);
+      }
+    }
+    return with_bias;
+  }
+};
+
+/// Keys along the rows of the tile: the bias of (key, query) is read from the queries' vectors,
+/// laid out in shared memory as (place, query), for just the places this block's keys stand at.
+template <class T, int Pieces>
+struct DirectColumns {
+  static constexpr int kPitch = Pieces * 8 + 8;
+  static constexpr int kMaxPlaces = kRowTile + 3;
+  static constexpr int kBuffer = (kMaxPlaces + 1) * kPitch;
+  __host__ __device__ static int bytes() { return kSharedAlignment + 2 * kBuffer * 4; }
+
+  float* buffers;  // two of (places + 1, kPitch)
+  const T* x;
+  const T* y;
+  int width_x, width_y;
+  int cols, first_key, x_places, y_first, y_places;
+  int x_row[2], y_row[2];  // this lane's two keys in the buffer
+
+  __device__ DirectColumns(const AttentionParams& p, std::int64_t batch_head, int first_row,
+                           int row, unsigned char* shared) {
+    const auto& g = p.geometry;
+    cols = g.cols;
+    width_x = p.vectors.width_x;
+    width_y = p.vectors.width_y;
+    x = static_cast<const T*>(p.vectors.x) + batch_head * g.padded_tokens * width_x;
+    y = static_cast<const T*>(p.vectors.y) + batch_head * g.padded_tokens * width_y;
+    buffers = reinterpret_cast<float*>(shared);
+    first_key = max(first_row, g.prefix) - g.prefix;
+    const int last_key = min(first_row + kRowTile, g.tokens) - 1 - g.prefix;
+    x_places = min(cols, kRowTile);
+    y_first = first_key / cols;
+    y_places = last_key < 0 ? 0 : last_key / cols - y_first + 1;
+    const int zero = x_places + y_places;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int key = row + 8 * half - g.prefix;
+      const bool patch = key >= 0 && key <= last_key;
+      x_row[half] = !patch ? zero : cols <= kRowTile ? key % cols : key - first_key;
+      y_row[half] = !patch ? zero : x_places + key / cols - y_first;
+    }
+    for (int i = threadIdx.x; i < 2 * kPitch; i += blockDim.x)
+      buffers[i / kPitch * kBuffer + zero * kPitch + i % kPitch] = 0.0F;
+  }
+
+  /// Loads the vectors of queries first … first + 8·Pieces − 1.
+  __device__ void load(int buffer, int first) const {
+    const int places = x_places + y_places;
+    for (int i = threadIdx.x; i < places * Pieces * 8; i += blockDim.x) {
+      const int query = i / places, place = i - query * places;
+      const std::int64_t token = first + query;
+      float value;
+      if (place >= x_places) {
+        value = widen(y[token * width_y + y_first + place - x_places]);
+      } else {
+        value = widen(x[token * width_x + (cols <= kRowTile ? place : (first_key + place) % cols)]);
+      }
+      buffers[buffer * kBuffer + place * kPitch + query] = value;
+    }
+  }
+
+  __device__ void bias(int buffer, int piece, float (&b)[4]) const {
+    const Lane lane;
+    const float* at = buffers + buffer * kBuffer + piece * 8 + 2 * lane.t;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto bx = *reinterpret_cast<const float2*>(at + x_row[half] * kPitch);
+      const auto by = *reinterpret_cast<const float2*>(at + y_row[half] * kPitch);
+      b[2 * half] = bx.x + by.x;
+      b[2 * half + 1] = bx.y + by.y;
+    }
+  }
+};
+
+}  // namespace sape2::kernels::cuda::sm80

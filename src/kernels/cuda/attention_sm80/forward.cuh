@@ -1,0 +1,173 @@
+#pragma once
+
+#include "kernels/cuda/arch/mma.cuh"
+#include "kernels/cuda/arch/wgmma.cuh"
+#include "kernels/cuda/attention_sm80/bias.cuh"
+#include "kernels/cuda/attention_sm80/columns.cuh"
+#include "kernels/cuda/attention_sm80/kernels.h"
+#include "kernels/cuda/attention_sm90/kernels.h"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/common/online_softmax.cuh"
+#include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/host/launch.h"
+#include "kernels/cuda/host/params.h"
+
+/// Attention forward: a block takes 64 queries of one head and walks over all keys.
+namespace sape2::kernels::cuda::sm80 {
+
+template <class T, int HeadSize, BiasForm Form>
+inline constexpr int kForwardColumns = kIsDistance<Form> || (kIsWide<T> && HeadSize > 64) ? 32 : 64;
+
+/// Three blocks share a multiprocessor and hide each other's waits.
+template <class T, int HeadSize>
+inline constexpr int kForwardBlocks = kIsWide<T> || HeadSize > 64 ? 1 : 3;
+
+template <class T, int HeadSize, BiasForm Form>
+int forward_shared_bytes(const AttentionParams& p) {
+  constexpr int kColumns = kForwardColumns<T, HeadSize, Form>;
+  using Columns = typename ColumnsOf<Form, kColumns>::Type;
+  int bytes = kSharedAlignment + Tile<T>::bytes(kRowTile, HeadSize) +
+              2 * TilePair<T>::bytes(kColumns, HeadSize) + ColumnTokens<Columns, kColumns>::bytes();
+  if constexpr (kIsDistance<Form>) bytes += BiasOf<T, kColumns / 8, Form>::bytes(p.vectors);
+  return bytes;
+}
+
+template <class T, int HeadSize, BiasForm Form>
+__global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
+    forward_kernel(const __grid_constant__ AttentionParams p) {
+  constexpr int kColumns = kForwardColumns<T, HeadSize, Form>;
+  constexpr int kPieces = kColumns / 8;
+  constexpr int kOutPieces = HeadSize / 8;
+  using Columns = typename ColumnsOf<Form, kColumns>::Type;
+  extern __shared__ unsigned char shared[];
+
+  const auto& g = p.geometry;
+  const unsigned row_tiles = g.padded_tokens / kRowTile, head_index = blockIdx.x / row_tiles;
+  const int first_row = (blockIdx.x - head_index * row_tiles) * kRowTile;
+  const int image = head_index / unsigned(g.heads), head = head_index - image * g.heads;
+  const std::int64_t batch_head = head_index;
+  const Lane lane;
+  const int row = first_row + threadIdx.x / 32 * 16 + lane.g;  // of this lane: row and row + 8
+
+  // Shared memory: the queries, two buffers of keys and values, the columns' tokens, the bias's
+  // own.
+  constexpr int kPairBytes = TilePair<T>::bytes(kColumns, HeadSize);
+  unsigned char* next = aligned_shared(shared);
+  const Tile<T> queries{next, kRowTile, HeadSize};
+  next += Tile<T>::bytes(kRowTile, HeadSize);
+  const TilePair<T> keys{next, kColumns, HeadSize};
+  next += kPairBytes;
+  const TilePair<T> values{next, kColumns, HeadSize};
+  next += kPairBytes;
+  const Columns columns(g);
+  const ColumnTokens<Columns, kColumns> tokens(columns, next);
+  next += ColumnTokens<Columns, kColumns>::bytes();
+
+  const auto k_head = head_of<T>(p.k, image, head), v_head = head_of<T>(p.v, image, head);
+  load_rows<HeadSize, kRowTile>(
+      queries, head_of<T>(p.q, image, head), g.head_size, g.aligned,
+      [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; });
+  BiasOf<T, kPieces, Form> bias(p, batch_head, first_row, row, aligned_shared(next));
+
+  const auto load_tile = [&](int tile) {
+    const int buffer = tile % 2;
+    const auto token_of = [&](int slot) { return tokens(tile, slot); };
+    load_rows<HeadSize, kColumns>(keys[buffer], k_head, g.head_size, g.aligned, token_of);
+    load_rows<HeadSize, kColumns>(values[buffer], v_head, g.head_size, g.aligned, token_of);
+    if constexpr (kIsDistance<Form>) bias.load_columns(buffer, tile * kColumns);
+    commit_copies();
+  };
+
+  const float scale = p.scale;
+  float bias_factor = 0.0F;
+  if constexpr (Form != BiasForm::none)
+    bias_factor = per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
+
+  OnlineSoftmax softmax;
+  float out[kOutPieces][4] = {};
+  load_tile(0);
+  const int tiles = tokens.tiles;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int buffer = tile % 2;
+    if (tile + 1 < tiles) {
+      load_tile(tile + 1);
+      wait_for_copies<1>();
+    } else {
+      wait_for_copies<0>();
+    }
+    publish_to_matrix_unit();
+    __syncthreads();
+    tokens.note(tile + 2);
+    const auto place = columns.place(tile);
+
+    float logits[kPieces][4];
+    row_product<HeadSize>(logits, queries, keys[buffer]);
+    if constexpr (Form == BiasForm::direct) {
+      if (place.first_row == 0) bias.begin_part(columns, place.part, bias_factor);
+      bias.add_to_logits(logits, columns, place.first_row, scale, bias_factor);
+    } else if constexpr (kIsDistance<Form>) {
+      float b[kPieces][4];
+      bias.template bias<false>(b, nullptr, 0, buffer, row, tile * kColumns);
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          logits[piece][e] = logit_of(logits[piece][e], scale, b[piece][e], bias_factor);
+    } else {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
+    }
+    if (!columns.full(tile, place)) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0) logits[piece][e] = -INFINITY;
+    }
+    softmax.update(logits, out);
+    add_column_product<T>(out, logits, values[buffer]);
+    __syncthreads();
+  }
+
+  const auto out_head = head_of<T>(p.out, image, head);
+  softmax.finish();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int token = row + 8 * half;
+    if (token >= g.tokens) continue;
+    if (lane.t == 0 && p.softmax != nullptr)
+      p.softmax[batch_head * g.tokens + token] = {softmax.maximum[half], softmax.sum[half]};
+    store_row(out_head.row(token), out, half, 1.0F / softmax.sum[half], g.head_size, g.aligned);
+  }
+}
+
+template <class T, int HeadSize, BiasForm Form>
+void launch_forward(const AttentionParams& p, cudaStream_t stream) {
+  const std::int64_t blocks = p.geometry.batch_heads * (p.geometry.padded_tokens / kRowTile);
+  launch(forward_kernel<T, HeadSize, Form>, blocks, 1, kThreads,
+         forward_shared_bytes<T, HeadSize, Form>(p), stream, p);
+}
+
+/// The kernel for a head size (padded to the next compiled one) and a form of bias.
+template <class T>
+void forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
+  if constexpr (!kIsWide<T>)
+    if (sm90::forward<T>(p, form, stream)) return;
+  dispatch_head_size<T>(p.geometry.head_size, [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    switch (form) {
+      case BiasForm::none:
+        return launch_forward<T, kSize, BiasForm::none>(p, stream);
+      case BiasForm::direct:
+        return launch_forward<T, kSize, BiasForm::direct>(p, stream);
+      case BiasForm::distance:
+        return launch_forward<T, kSize, BiasForm::distance>(p, stream);
+      case BiasForm::distance_pair:
+        return launch_forward<T, kSize, BiasForm::distance_pair>(p, stream);
+    }
+  });
+}
+
+}  // namespace sape2::kernels::cuda::sm80
