@@ -36,10 +36,10 @@ struct Cluster {
 
 /// Writes four numbers to the place that another block of the cluster has where this one has
 /// `here`; its `barrier`, likewise, counts the bytes.
-__device__ inline void send([[maybe_unused]] const float (&numbers)[4],
-                            [[maybe_unused]] const void* here,
-                            [[maybe_unused]] CopyBarrier* barrier,
-                            [[maybe_unused]] unsigned other) {
+__device__ inline void st_async([[maybe_unused]] const float (&numbers)[4],
+                                [[maybe_unused]] const void* here,
+                                [[maybe_unused]] Mbarrier* barrier,
+                                [[maybe_unused]] unsigned other) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "{.reg .u32 place, counter;\n"

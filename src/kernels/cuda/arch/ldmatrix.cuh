@@ -19,39 +19,39 @@ __device__ std::uint32_t next_columns(std::uint32_t address, int sixteens) {
 
 /// Where this lane reads in matrix loads from row 0, column 0 of a tile.
 template <int Size>
-struct LanePlaces {
+struct LdmatrixOffsets {
   std::uint32_t a;          // as A
   std::uint32_t b_rows;     // as B = tileᵀ
   std::uint32_t b_columns;  // as B = tile
 
-  __device__ LanePlaces() {
+  __device__ LdmatrixOffsets() {
     const int lane = threadIdx.x % 32, eight = lane / 8;
-    a = place(lane % 16, lane / 16);
-    b_rows = place(lane % 8 + eight / 2 * 8, eight % 2);
-    b_columns = place(lane % 8 + eight % 2 * 8, eight / 2);
+    a = offset(lane % 16, lane / 16);
+    b_rows = offset(lane % 8 + eight / 2 * 8, eight % 2);
+    b_columns = offset(lane % 8 + eight % 2 * 8, eight / 2);
   }
-  __device__ static std::uint32_t place(int row, int piece) {
-    return row * kRowBytes<Size> + (Size == 64 ? piece ^ row % 8 : piece) * 16;
+  __device__ static std::uint32_t offset(int row, int chunk) {
+    return row * kRowBytes<Size> + (Size == 64 ? chunk ^ row % 8 : chunk) * 16;
   }
 };
 
-__device__ inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
+__device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }
-__device__ inline void load_turned(std::uint32_t (&r)[4], std::uint32_t address) {
+__device__ inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }
 
-/// c (two pieces) += a · b, b as two neighbouring pieces.
+/// c (two chunks) += a · b, b as two neighbouring chunks.
 template <class T>
-__device__ void multiply_add_pair(float (&left)[4], float (&right)[4], const FragmentA<T>& a,
-                                  const std::uint32_t (&b)[4]) {
-  multiply_add(left, a, FragmentB<T>{b[0], b[1]});
-  multiply_add(right, a, FragmentB<T>{b[2], b[3]});
+__device__ void mma_pair(float (&left)[4], float (&right)[4], const FragmentA<T>& a,
+                         const std::uint32_t (&b)[4]) {
+  mma(left, a, FragmentB<T>{b[0], b[1]});
+  mma(right, a, FragmentB<T>{b[2], b[3]});
 }
 
 /// Sixteen rows of a tile as A.
@@ -61,11 +61,11 @@ struct RowsAsA {
 
   __device__ explicit RowsAsA(std::uint32_t address) {
 #pragma unroll
-    for (int i = 0; i < Size / 16; ++i) load_matrices(k[i].r, next_columns<Size>(address, i));
+    for (int i = 0; i < Size / 16; ++i) ldmatrix_x4(k[i].r, next_columns<Size>(address, i));
   }
 };
 
-/// c = a · tileᵀ for sixteen rows of the tile; `address`: LanePlaces::b_rows there.
+/// c = a · tileᵀ for sixteen rows of the tile; `address`: LdmatrixOffsets::b_rows there.
 template <class T, int Size>
 __device__ void multiply(float (&c)[2][4], const RowsAsA<T, Size>& a, std::uint32_t address) {
 #pragma unroll
@@ -73,25 +73,24 @@ __device__ void multiply(float (&c)[2][4], const RowsAsA<T, Size>& a, std::uint3
 #pragma unroll
   for (int i = 0; i < Size / 16; ++i) {
     std::uint32_t b[4];
-    load_matrices(b, next_columns<Size>(address, i));
-    multiply_add_pair<T>(c[0], c[1], a.k[i], b);
+    ldmatrix_x4(b, next_columns<Size>(address, i));
+    mma_pair<T>(c[0], c[1], a.k[i], b);
   }
 }
 
-/// c += a · tile for sixteen rows of the tile; `address`: LanePlaces::b_columns there.
-template <class T, int Pieces>
-__device__ void multiply_add_columns(float (&c)[Pieces][4], const FragmentA<T>& a,
-                                     std::uint32_t address) {
+/// c += a · tile for sixteen rows of the tile; `address`: LdmatrixOffsets::b_columns there.
+template <class T, int N8>
+__device__ void mma_columns(float (&c)[N8][4], const FragmentA<T>& a, std::uint32_t address) {
 #pragma unroll
-  for (int i = 0; i < Pieces / 2; ++i) {
+  for (int i = 0; i < N8 / 2; ++i) {
     std::uint32_t b[4];
-    load_turned(b, next_columns<Pieces * 8>(address, i));
-    multiply_add_pair<T>(c[2 * i], c[2 * i + 1], a, b);
+    ldmatrix_x4_trans(b, next_columns<N8 * 8>(address, i));
+    mma_pair<T>(c[2 * i], c[2 * i + 1], a, b);
   }
 }
 
 /// A matrix of 16-bit numbers whose width is only known at run time: rows of `pitch` bytes, an odd
-/// number of 16-byte pieces.
+/// number of 16-byte chunks.
 template <class T>
 struct Padded {
   unsigned char* data;

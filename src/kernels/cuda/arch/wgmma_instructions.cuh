@@ -24,7 +24,7 @@ namespace sape2::kernels::cuda {
       : "l"(a), "l"(b), "r"(add))
 /// c = (or +=) a · bᵀ, sixteen of k, 64 columns, both from shared memory.
 template <class T>
-__device__ void shared_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b, int add) {
+__device__ void wgmma_ss(float (&c)[8][4], std::uint64_t a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_SHARED_PRODUCT_64("bf16", "0");
   } else {
@@ -33,8 +33,7 @@ __device__ void shared_product(float (&c)[8][4], std::uint64_t a, std::uint64_t 
 }
 /// c = (or +=) a · b, sixteen of k along the rows of b.
 template <class T>
-__device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b,
-                                      int add = 1) {
+__device__ void wgmma_ss_mn_major(float (&c)[8][4], std::uint64_t a, std::uint64_t b, int add = 1) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_SHARED_PRODUCT_64("bf16", "1");
   } else {
@@ -56,7 +55,7 @@ __device__ void shared_column_product(float (&c)[8][4], std::uint64_t a, std::ui
       : "l"(a), "l"(b), "r"(add))
 /// c = (or +=) a · bᵀ, sixteen of k, 48 columns, both from shared memory.
 template <class T>
-__device__ void shared_product(float (&c)[6][4], std::uint64_t a, std::uint64_t b, int add) {
+__device__ void wgmma_ss(float (&c)[6][4], std::uint64_t a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_SHARED_PRODUCT_48("bf16");
   } else {
@@ -77,7 +76,7 @@ __device__ void shared_product(float (&c)[6][4], std::uint64_t a, std::uint64_t 
       : "l"(a), "l"(b), "r"(add))
 /// c = (or +=) a · bᵀ, sixteen of k, 32 columns, both from shared memory.
 template <class T>
-__device__ void shared_product(float (&c)[4][4], std::uint64_t a, std::uint64_t b, int add) {
+__device__ void wgmma_ss(float (&c)[4][4], std::uint64_t a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_SHARED_PRODUCT_32("bf16", "0");
   } else {
@@ -86,7 +85,7 @@ __device__ void shared_product(float (&c)[4][4], std::uint64_t a, std::uint64_t 
 }
 /// c += a · b, sixteen of k along the rows of b.
 template <class T>
-__device__ void shared_column_product(float (&c)[4][4], std::uint64_t a, std::uint64_t b) {
+__device__ void wgmma_ss_mn_major(float (&c)[4][4], std::uint64_t a, std::uint64_t b) {
   constexpr int add = 1;
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_SHARED_PRODUCT_32("bf16", "1");
@@ -107,7 +106,7 @@ __device__ void shared_column_product(float (&c)[4][4], std::uint64_t a, std::ui
                : "l"(a), "l"(b))
 /// c += a · b, sixteen of k along the rows of b, 40 columns.
 template <class T>
-__device__ void shared_column_product(float (&c)[5][4], std::uint64_t a, std::uint64_t b) {
+__device__ void wgmma_ss_mn_major(float (&c)[5][4], std::uint64_t a, std::uint64_t b) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_TURNED_PRODUCT_40("bf16");
   } else {
@@ -131,7 +130,7 @@ __device__ void shared_column_product(float (&c)[5][4], std::uint64_t a, std::ui
       : "l"(a), "l"(b))
 /// c += a · b, sixteen of k along the rows of b, 72 columns.
 template <class T>
-__device__ void shared_column_product(float (&c)[9][4], std::uint64_t a, std::uint64_t b) {
+__device__ void wgmma_ss_mn_major(float (&c)[9][4], std::uint64_t a, std::uint64_t b) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_TURNED_PRODUCT_72("bf16");
   } else {
@@ -155,7 +154,7 @@ __device__ void shared_column_product(float (&c)[9][4], std::uint64_t a, std::ui
                : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b))
 /// c += a · b, sixteen of k along the rows of b, 64 columns; a from registers.
 template <class T>
-__device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint64_t b) {
+__device__ void wgmma_rs_mn_major(float (*c)[4], const FragmentA<T>& a, std::uint64_t b) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_REGISTER_PRODUCT("bf16");
   } else {
@@ -172,7 +171,7 @@ __device__ void register_product(float (*c)[4], const FragmentA<T>& a, std::uint
                : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b))
 /// c += a · b, sixteen of k along the rows of b, 16 columns; a from registers.
 template <class T>
-__device__ void register_product_16(float (&c)[2][4], const FragmentA<T>& a, std::uint64_t b) {
+__device__ void wgmma_rs_mn_major_n16(float (&c)[2][4], const FragmentA<T>& a, std::uint64_t b) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_REGISTER_PRODUCT_16("bf16");
   } else {
@@ -197,8 +196,7 @@ __device__ void register_product_16(float (&c)[2][4], const FragmentA<T>& a, std
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b), "r"(add))
 /// c = (or +=) a · bᵀ, sixteen of k, 64 columns; a from registers.
 template <class T>
-__device__ void register_row_product(float (&c)[8][4], const FragmentA<T>& a, std::uint64_t b,
-                                     int add) {
+__device__ void wgmma_rs(float (&c)[8][4], const FragmentA<T>& a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_REGISTER_PRODUCT_64("bf16");
   } else {
@@ -219,8 +217,7 @@ __device__ void register_row_product(float (&c)[8][4], const FragmentA<T>& a, st
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b), "r"(add))
 /// c = (or +=) a · bᵀ, sixteen of k, 32 columns; a from registers.
 template <class T>
-__device__ void register_row_product(float (&c)[4][4], const FragmentA<T>& a, std::uint64_t b,
-                                     int add) {
+__device__ void wgmma_rs(float (&c)[4][4], const FragmentA<T>& a, std::uint64_t b, int add) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_REGISTER_PRODUCT_32("bf16");
   } else {
@@ -244,7 +241,7 @@ __device__ void register_row_product(float (&c)[4][4], const FragmentA<T>& a, st
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "l"(b))
 /// c += a · b, sixteen of k along the rows of b, 72 columns; a from registers.
 template <class T>
-__device__ void register_column_product(float (&c)[9][4], const FragmentA<T>& a, std::uint64_t b) {
+__device__ void wgmma_rs_mn_major_n72(float (&c)[9][4], const FragmentA<T>& a, std::uint64_t b) {
   if constexpr (std::is_same_v<T, Bf16>) {
     SAPE2_REGISTER_PRODUCT_72("bf16");
   } else {

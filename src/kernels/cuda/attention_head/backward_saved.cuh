@@ -28,42 +28,42 @@
 namespace sape2::kernels::cuda::head {
 
 /// What a lane reads of an image before its turn comes.
-template <int Pieces>
+template <int Chunks>
 struct ImageAhead {
   SoftmaxRow softmax[2];  // of its queries
-  uint4 vector[Pieces];   // its line's
+  uint4 vector[Chunks];   // its line's
 
   __device__ void read(const Plan& plan, const SoftmaxRow* rows, const std::int16_t* tokens,
-                       int own_row, const KeptPlaces& kept, bool is_patch) {
+                       int own_row, const SavedStage1& saved, bool is_patch) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int token = token_of(plan, tokens, own_row, Lane().g + 8 * half);
       softmax[half] = token < 0 ? SoftmaxRow{INFINITY, 1.0F} : rows[token];
     }
 #pragma unroll
-    for (int i = 0; i < Pieces; ++i)
-      vector[i] = is_patch ? kept.warp[i * 32 + threadIdx.x % 32] : uint4{};
+    for (int i = 0; i < Chunks; ++i)
+      vector[i] = is_patch ? saved.warp[i * 32 + threadIdx.x % 32] : uint4{};
   }
 };
 
-template <class T, int Size, Grid Grid>
+template <class T, int Size, GridKind Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, true>, 1)
-    kept_backward_kernel(const __grid_constant__ BackwardParams params) {
+    backward_saved_kernel(const __grid_constant__ BackwardParams params) {
   constexpr BiasForm kForm = BiasForm::direct;
-  constexpr int kPieces = Size / 8, kRow = kRowBytes<Size>, kLength = longest_line(Grid);
+  constexpr int kN8 = Size / 8, kRow = kRowBytes<Size>, kLength = longest_line(Grid);
   extern __shared__ __align__(1024) unsigned char shared[];
   const ForwardParams& p = params.forward;
   const auto plan = make_plan<Size, kForm, Grid, true>(p);
   const auto& l = plan.layout;
   const auto& g = plan.geometry;
-  const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
+  const int first_image = blockIdx.x / g.heads, head = blockIdx.x - first_image * g.heads;
   const Lane lane;
   // Warps that only complete a warpgroup look at the last slots, too, and write nothing.
   const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32;
   const bool works = warp < l.warps;
   const int own_row = (works ? warp : l.warps - 1) * 16;
-  const LanePlaces<Size> places;
-  const Products<T, Size, Grid, true, is_exact(Grid)> products{places, l.slots, works};
+  const LdmatrixOffsets<Size> offsets;
+  const Products<T, Size, Grid, true, is_exact(Grid)> products{offsets, l.slots, works};
   const std::uint32_t base = shared_address(shared);
   // Weights, and then the logits' gradients in their places.
   const Padded<T> square{shared + l.square, l.square_pitch};
@@ -81,46 +81,46 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
   float with_bias = 0.0F;
   GateSums gate_sums;
 
-  note_tokens(plan, tokens);
-  Meeting<true> all(shared + l.meeting());
-  wait_for_previous();
+  list_tokens(plan, tokens);
+  SplitBarrier<true> all(shared + l.split_barrier());
+  pdl_wait();
   __syncthreads();
   const auto copies = [&] { return SlotCopies<T, Size, Grid>(plan, tokens, own_row); };
   const auto start = [&](int place, const ConstView& view, int image) {
     if (works && image < p.images) copies().start(shared + place, head_of<T>(view, image, head), g);
   };
-  const auto kept_of = [&](std::int64_t image) {
-    return KeptPlaces(p.kept, plan, Grid, image * g.heads + head, own_row);
+  const auto saved_of = [&](std::int64_t image) {
+    return SavedStage1(p.saved, plan, Grid, image * g.heads + head, own_row);
   };
   // Its values have to wait for a place.
   ImageAhead<kVector / 8> ahead;
   const auto load_q = [&](int image, int place) {
     start(place, p.attention.q, image);
     if (image >= p.images) return;
-    const auto kept = kept_of(image);
+    const auto saved = saved_of(image);
     ahead.read(plan, p.attention.softmax + (std::int64_t(image) * g.heads + head) * g.tokens,
-               tokens, own_row, kept, walk.is_patch);
-    if (works) fetch_lines(kept);
+               tokens, own_row, saved, walk.is_patch);
+    if (works) fetch_lines(saved);
   };
   const auto load_k = [&](int image) {
     start(l.k, p.attention.k, image);
-    commit_copies();
+    cp_async_commit();
   };
   const auto load_dout = [&](int image) {
     start(l.dout, params.dout, image);
-    commit_copies();
+    cp_async_commit();
   };
-  load_q(turn, l.q);
-  load_k(turn);
+  load_q(first_image, l.q);
+  load_k(first_image);
   load_tables<T, Size>(p, plan, head, shared + l.tables);
-  load_dout(turn);
+  load_dout(first_image);
   products.template finish_copies<1>();
   all.arrive();
   bool second = false;  // q and v have changed places
-  for (int image = turn; image < p.images; image += p.turns, second = !second) {
-    if (image + p.turns >= p.images) let_next_begin();
+  for (int image = first_image; image < p.images; image += p.blocks_per_head, second = !second) {
+    if (image + p.blocks_per_head >= p.images) pdl_launch_dependents();
     const int q_at = second ? l.v : l.q, v_at = second ? l.q : l.v;
-    const auto store = [&](const View& view, const float(&result)[kPieces][4], float times) {
+    const auto store = [&](const View& view, const float(&result)[kN8][4], float times) {
       if (works)
         store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
     };
@@ -128,10 +128,10 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
 
     // Weights.
     start(v_at, p.attention.v, image);
-    commit_copies();
+    cp_async_commit();
     const RowsDelta<T, Size, Grid> out_rows(copies(), head_of<T>(params.out, image, head), g);
     {
-      const RowsAsA<T, Size> own_q(at_slots<Size>(base + q_at + places.a, own_row));
+      const RowsAsA<T, Size> own_q(at_slots<Size>(base + q_at + offsets.a, own_row));
       if (works) {
         T* const own = vectors + in_warp % 16 * (l.square_pitch / 2) + axis * kVector;
 #pragma unroll
@@ -156,15 +156,15 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
     if (works) out_rows.finish(shared + l.dout + own_row * kRow, deltas + own_row);
     all.wait();
 
-    float dv[kPieces][4] = {};
+    float dv[kN8][4] = {};
     if (params.dv.data != nullptr) {
       const std::uint32_t weights_at = square.b_rows(0) + own_row * 2;
       products.add_columns(dv, base + l.dout, l.slots, [&](std::uint32_t(&weights)[4], int at) {
-        if (works) load_turned(weights, weights_at + at * square.pitch);
+        if (works) ldmatrix_x4_trans(weights, weights_at + at * square.pitch);
       });
     }
     // Gradients of vectors will take the place of anybody's rows of dout.
-    const RowsAsA<T, Size> own_dout(at_slots<Size>(base + l.dout + places.a, own_row));
+    const RowsAsA<T, Size> own_dout(at_slots<Size>(base + l.dout + offsets.a, own_row));
     products.template finish_copies<0>();
     all.arrive();
     if (params.dv.data != nullptr) store(params.dv, dv, 1.0F);
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
                            [&](const float(&exact)[2][4], const FragmentA<T>& rounded, int at) {
                              sums.add(exact, rounded, plan, at);
                            });
-      line.read(kept_of(image), walk.is_patch);
+      line.read(saved_of(image), walk.is_patch);
       if (works) sums.put(l, g, lines);
     }
 
@@ -195,41 +195,41 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
         d[m] *= factor;
       }
       __syncwarp();
-      walk_usual_line_back<T, Grid, usual_span(kForm)>(
+      walk_specialized_line_backward<T, Grid, specialized_span(kForm)>(
           walk, l, p.stage.axes[axis], axis != 0, Gates(p.stage, head), p.attention.scale, d, line,
           bins.row(slot) + axis * l.second_table, square.row(slot), slot, gate_sums);
     }
     all.arrive();
 
     // dq, dk: the logits' gradients, and the table values' through the tables.
-    const auto add_tables = [&](float(&to)[kPieces][4], bool of_q) {
-      add_tables_back<T>(p, plan, products, to, of_q, base + l.tables, own_row,
-                         [&](int) { return bins; });
+    const auto add_tables = [&](float(&to)[kN8][4], bool of_q) {
+      add_tables_backward<T>(p, plan, products, to, of_q, base + l.tables, own_row,
+                             [&](int) { return bins; });
     };
     if (params.dq.data != nullptr) {
-      float dq[kPieces][4] = {};
+      float dq[kN8][4] = {};
       add_tables(dq, true);
       const std::uint32_t as_queries = square.a(own_row);
       products.add_columns(dq, base + l.k, l.slots, [&](std::uint32_t(&gradients)[4], int at) {
-        if (works) load_matrices(gradients, as_queries + at * 2);
+        if (works) ldmatrix_x4(gradients, as_queries + at * 2);
       });
       store(params.dq, dq, p.attention.scale);
     }
     all.wait();
     if (params.dtables != nullptr)
-      add_table_gradients(params, plan, 0, image == turn, bins, products,
+      add_table_gradients(params, plan, 0, image == first_image, bins, products,
                           base + (p.stage.first_from_q ? q_at : l.k));
-    float dk[kPieces][4] = {};
+    float dk[kN8][4] = {};
     if (params.dk.data != nullptr) add_tables(dk, false);
     all.arrive();
-    load_q(image + p.turns, v_at);
+    load_q(image + p.blocks_per_head, v_at);
     all.wait();
-    load_k(image + p.turns);
-    load_dout(image + p.turns);
+    load_k(image + p.blocks_per_head);
+    load_dout(image + p.blocks_per_head);
     if (params.dk.data != nullptr) {
       const std::uint32_t as_keys = square.b_rows(0) + own_row * 2;
       products.add_columns(dk, base + q_at, l.slots, [&](std::uint32_t(&gradients)[4], int at) {
-        if (works) load_turned(gradients, as_keys + at * square.pitch);
+        if (works) ldmatrix_x4_trans(gradients, as_keys + at * square.pitch);
       });
     }
     products.template finish_copies<1>();

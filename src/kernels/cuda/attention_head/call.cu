@@ -13,20 +13,20 @@ namespace sape2::kernels::cuda::head {
 namespace {
 
 /// What a backward call keeps between its launches, laid out in the caller's workspace.
-struct HeadScratch {
-  void* kept;  // as forward would have kept it
+struct BackwardScratch {
+  void* saved;  // stage 1, if forward did not save it
   float *lines, *dtables, *dgate_scale, *dgate_offset, *dgain;
 
-  /// `to_keep`: bytes that forward has not kept.
-  HeadScratch(Arena& arena, const ForwardParams& p, BiasForm form, std::size_t to_keep) {
+  /// `to_save`: bytes of stage 1 that forward has not saved.
+  BackwardScratch(Arena& arena, const ForwardParams& p, BiasForm form, std::size_t to_save) {
     const auto& g = p.attention.geometry;
-    const std::int64_t blocks = std::int64_t(p.turns) * g.heads;
+    const std::int64_t blocks = std::int64_t(p.blocks_per_head) * g.heads;
     const int sets_apart = form == BiasForm::distance_pair ? 2 : 1;
     const std::int64_t positions = p.stage.axes[0].positions + p.stage.axes[1].positions;
-    kept = arena.take_bytes(p.layout.keeps ? to_keep : 0);
-    lines = arena.take_floats(p.has_tables && !p.layout.keeps
-                                  ? blocks * p.layout.warps * kept_entries(p.layout.grid, g) *
-                                        (kKept + sets_apart) * 32
+    saved = arena.take_bytes(p.layout.saves ? to_save : 0);
+    lines = arena.take_floats(p.has_tables && !p.layout.saves
+                                  ? blocks * p.layout.warps * scratch_entries(p.layout.grid, g) *
+                                        (kScratchNumbers + sets_apart) * 32
                                   : 0);
     dtables = arena.take_floats(p.has_tables ? blocks * p.stage.sets * positions * g.head_size : 0);
     dgate_scale = arena.take_floats(blocks);
@@ -86,7 +86,7 @@ ForwardParams Call::forward_params(const AttentionParams& p, bool backward) cons
                      .layout = make_layout(stage_, has_tables_, form_, backward),
                      .images = static_cast<int>(g.batch_heads / g.heads)};
   head.attention.geometry = g;
-  head.turns = turns_of(g, form_, head.layout, backward);
+  head.blocks_per_head = blocks_per_head(g, form_, head.layout, backward);
   return head;
 }
 
@@ -96,35 +96,35 @@ Call Call::of_rows_aligned(bool aligned) const {
   return call;
 }
 
-std::size_t Call::kept_bytes() const {
+std::size_t Call::stage1_bytes() const {
   const auto layout = make_layout(of_rows_aligned(true).stage_, has_tables_, form_, true);
-  return layout.keeps ? stage_.geometry.batch_heads * layout.warps * kept_pieces(layout.grid) * 32 *
-                            sizeof(uint4)
+  return layout.saves ? stage_.geometry.batch_heads * layout.warps * saved_chunks(layout.grid) *
+                            32 * sizeof(uint4)
                       : 0;
 }
 
-std::size_t Call::backward_workspace(bool kept) const {
+std::size_t Call::backward_workspace(bool saved) const {
   std::size_t most = 0;
   for (const bool aligned : {false, true}) {  // which is known later
     const auto call = of_rows_aligned(aligned);
     AttentionParams p{};
     Arena arena;
-    HeadScratch(arena, call.forward_params(p, true), form_, kept ? 0 : kept_bytes());
+    BackwardScratch(arena, call.forward_params(p, true), form_, saved ? 0 : stage1_bytes());
     most = std::max(most, arena.used());
   }
   return most;
 }
 
-void Call::forward(const AttentionParams& p, cudaStream_t stream, void* kept) const {
+void Call::forward(const AttentionParams& p, cudaStream_t stream, void* saved) const {
   auto head = forward_params(p, false);
-  if (kept_bytes() > 0) head.kept = static_cast<uint4*>(kept);
+  if (stage1_bytes() > 0) head.saved = static_cast<uint4*>(saved);
   if (dtype_ == DType::bfloat16) return head::forward<Bf16>(head, form_, stream);
   head::forward<Fp16>(head, form_, stream);
 }
 
 void Call::backward(const AttentionBackwardParams& p, const AxisVectorGradients& vectors,
                     const ParameterGradients& parameters, const Launch& launch,
-                    const void* kept) const {
+                    const void* saved) const {
   BackwardParams head{.forward = forward_params(p.forward, true),
                       .out = p.out,
                       .dout = p.dout,
@@ -133,15 +133,15 @@ void Call::backward(const AttentionBackwardParams& p, const AxisVectorGradients&
                       .dv = p.dv,
                       .dgiven = {vectors.dx, vectors.dy}};
   Arena arena(launch.workspace, launch.workspace_bytes);
-  const HeadScratch scratch(arena, head.forward, form_, kept != nullptr ? 0 : kept_bytes());
+  const BackwardScratch scratch(arena, head.forward, form_, saved != nullptr ? 0 : stage1_bytes());
   const auto stream = stream_of(launch);
-  if (head.forward.layout.keeps) {
-    head.forward.kept =
-        static_cast<uint4*>(kept != nullptr ? const_cast<void*>(kept) : scratch.kept);
-    if (kept == nullptr) forward(p.forward, stream, scratch.kept);  // without `out`
+  if (head.forward.layout.saves) {
+    head.forward.saved =
+        static_cast<uint4*>(saved != nullptr ? const_cast<void*>(saved) : scratch.saved);
+    if (saved == nullptr) forward(p.forward, stream, scratch.saved);  // without `out`
   }
   const auto& wanted = parameters.encoding;
-  SumJobs sums{.images = head.forward.turns, .heads = stage_.geometry.heads};
+  SumJobs sums{.images = head.forward.blocks_per_head, .heads = stage_.geometry.heads};
   if (has_tables_) {
     head.scratch = scratch.lines;
     const std::int64_t head_size = stage_.geometry.head_size;

@@ -23,18 +23,18 @@ class Call {
   /// Both stages.
   Call(const AttentionInputs& in, const Geometry& g, const Encoding& encoding, BiasForm form);
 
-  /// Whether this call runs a head a block, forward and backward alike.
+  /// Whether this call runs one block per head, forward and backward alike.
   bool fits() const;
 
   /// Bytes that forward can leave to backward; 0: none.
-  std::size_t kept_bytes() const;
-  /// Forward needs none. `kept`: whether there is such memory.
-  std::size_t backward_workspace(bool kept = false) const;
-  /// `kept`: null, where nothing is kept.
-  void forward(const AttentionParams& p, cudaStream_t stream, void* kept = nullptr) const;
+  std::size_t stage1_bytes() const;
+  /// Forward needs none. `saved`: whether stage 1 is.
+  std::size_t backward_workspace(bool saved = false) const;
+  /// `saved`: where stage 1 is saved; null: it is not.
+  void forward(const AttentionParams& p, cudaStream_t stream, void* saved = nullptr) const;
   void backward(const AttentionBackwardParams& p, const AxisVectorGradients& vectors,
                 const ParameterGradients& parameters, const Launch& launch,
-                const void* kept = nullptr) const;
+                const void* saved = nullptr) const;
 
  private:
   ForwardParams forward_params(const AttentionParams& p, bool backward) const;

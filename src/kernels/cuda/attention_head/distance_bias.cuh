@@ -28,29 +28,29 @@ __device__ inline float fast_inverse_root(float x) {
 }
 
 /// The shift is the mean of a few patches spread over the grid.
-inline constexpr int kHeadShiftSamples = 4;
+inline constexpr int kCenterSamples = 4;
 
 /// One set of a head's vectors, x in columns 0–15, y behind them.
 template <class T>
-struct Near {
+struct CenteredVectors {
   static constexpr int kSecond = 16;
   Padded<T> tile;
   float* norms;  // (axis, slot)
   int slots;
   bool long_y;  // more than 16 rows
 
-  __device__ Near(const Layout& l, unsigned char* shared, int set)
-      : tile{shared + l.near + set * l.slots * l.near_pitch, l.near_pitch},
+  __device__ CenteredVectors(const Layout& l, unsigned char* shared, int set)
+      : tile{shared + l.centered + set * l.slots * l.centered_pitch, l.centered_pitch},
         norms(reinterpret_cast<float*>(shared + l.norms) + set * 2 * l.slots),
         slots(l.slots),
-        long_y(l.near_pitch > 5 * 16) {}
+        long_y(l.centered_pitch > 5 * 16) {}
 
   /// This warp's rows; `line_of(slot)` finds the exact vectors of any slot, a warp's at the lines'
   /// pitch.
   template <class LineOf>
   __device__ void make(const Layout& l, const Geometry& g, int own_row, LineOf line_of) const {
     const int lane = threadIdx.x % 32, width = long_y ? 48 : 32;
-    const int sampled = lane % kHeadShiftSamples * (g.rows * g.cols) / kHeadShiftSamples;
+    const int sampled = lane % kCenterSamples * (g.rows * g.cols) / kCenterSamples;
     const int sample = sampled / g.cols * l.row_width + sampled % g.cols;
     const float* const own_lines = line_of(own_row);
     for (int first = 0; first < width; first += 32) {  // two neighbours and every second row a lane
@@ -59,13 +59,13 @@ struct Near {
       const int place = left > 0 ? entry + axis * l.row_width : 0, next = left > 1 ? place + 1 : 0;
       float shift = 0.0F, next_shift = 0.0F;
 #pragma unroll
-      for (int s = 0; s < kHeadShiftSamples; ++s) {
+      for (int s = 0; s < kCenterSamples; ++s) {
         const float* const line = line_of(__shfl_sync(0xffffffffu, sample, s));
         shift += line[place];
         next_shift += line[next];
       }
-      shift /= kHeadShiftSamples;
-      next_shift /= kHeadShiftSamples;
+      shift /= kCenterSamples;
+      next_shift /= kCenterSamples;
       if (column >= width) continue;
 #pragma unroll 4
       for (int row = lane / 16; row < 16; row += 2) {
@@ -97,57 +97,57 @@ struct Near {
     for (int i = axis; i < (axis && long_y ? 3 : axis + 1); ++i) {
       std::uint32_t b[4];
       FragmentA<T> a;
-      load_matrices(a.r, tile.a(own_row) + 32 * i);
-      load_matrices(b, others + 32 * i);
-      multiply_add_pair<T>(c[0], c[1], a, b);
+      ldmatrix_x4(a.r, tile.a(own_row) + 32 * i);
+      ldmatrix_x4(b, others + 32 * i);
+      mma_pair<T>(c[0], c[1], a, b);
     }
   }
 };
 
 /// The distances of the warp's rows from all others.
 template <class T>
-struct NearRows {
+struct CenteredRows {
   FragmentA<T> own[2];
   float own_norms[2][2];
   std::uint32_t others;
   const float* norms;
   int own_row;
 
-  __device__ void begin(const Near<T>& near, int row) {
-    others = near.tile.b_rows(0);
-    norms = near.norms + 2 * Lane().t;
+  __device__ void begin(const CenteredVectors<T>& centered, int row) {
+    others = centered.tile.b_rows(0);
+    norms = centered.norms + 2 * Lane().t;
     own_row = row;
 #pragma unroll
     for (int axis = 0; axis < 2; ++axis) {
-      load_matrices(own[axis].r, near.tile.a(row) + 32 * axis);
+      ldmatrix_x4(own[axis].r, centered.tile.a(row) + 32 * axis);
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        own_norms[axis][half] = near.norms[axis * near.slots + row + Lane().g + 8 * half];
+        own_norms[axis][half] = centered.norms[axis * centered.slots + row + Lane().g + 8 * half];
     }
   }
 
   /// Squared distances from sixteen slots along one axis; rounding may leave less than 0.
-  __device__ void squared(float (&d)[2][4], const Near<T>& near, int axis, int slot) const {
+  __device__ void squared(float (&d)[2][4], const CenteredVectors<T>& centered, int axis,
+                          int slot) const {
 #pragma unroll
     for (int e = 0; e < 8; ++e) d[e / 4][e % 4] = 0.0F;
-    const std::uint32_t there = others + slot * near.tile.pitch;
+    const std::uint32_t there = others + slot * centered.tile.pitch;
     std::uint32_t b[4];
-    load_matrices(b, there + 32 * axis);
-    multiply_add_pair<T>(d[0], d[1], own[axis], b);
-    if (axis == 1 && near.long_y) {
+    ldmatrix_x4(b, there + 32 * axis);
+    mma_pair<T>(d[0], d[1], own[axis], b);
+    if (axis == 1 && centered.long_y) {
       FragmentA<T> a;
-      load_matrices(a.r, near.tile.a(own_row) + 64);
-      load_matrices(b, there + 64);
-      multiply_add_pair<T>(d[0], d[1], a, b);
+      ldmatrix_x4(a.r, centered.tile.a(own_row) + 64);
+      ldmatrix_x4(b, there + 64);
+      mma_pair<T>(d[0], d[1], a, b);
     }
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
+    for (int n8 = 0; n8 < 2; ++n8) {
       const auto columns =
-          *reinterpret_cast<const float2*>(norms + axis * near.slots + slot + piece * 8);
+          *reinterpret_cast<const float2*>(norms + axis * centered.slots + slot + n8 * 8);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        d[piece][e] =
-            fmaf(-2.0F, d[piece][e], own_norms[axis][e / 2] + (e % 2 ? columns.y : columns.x));
+        d[n8][e] = fmaf(-2.0F, d[n8][e], own_norms[axis][e / 2] + (e % 2 ? columns.y : columns.x));
     }
   }
 };

@@ -19,50 +19,50 @@
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
 
-/// Attention forward, a head a block: both stages, no more memory than inputs and outputs and,
-/// where backward profits by them, kept lines.
+/// Attention forward, one block per head: both stages, no more memory than inputs and outputs and,
+/// where backward profits by them, saved stage 1.
 namespace sape2::kernels::cuda::head {
 
 /// The bound from which the compiler works out how many registers a thread may have; a block never
 /// has more than kMostWarps.
-template <int Size, BiasForm Form, Grid Grid, bool Backward>
+template <int Size, BiasForm Form, GridKind Grid, bool Backward>
 inline constexpr int kHeadThreads = most_warps(Size, Form, Grid, Backward) * 32;
 
 /// What takes the lines that backward will need.
-template <class T, int Size, BiasForm Form, Grid Grid>
-__device__ auto lines_to_keep(const ForwardParams& p, const Plan& plan, std::int64_t batch_head,
+template <class T, int Size, BiasForm Form, GridKind Grid>
+__device__ auto lines_to_save(const ForwardParams& p, const Plan& plan, std::int64_t batch_head,
                               int own_row) {
-  if constexpr (keeps_lines(Grid, Form, Size)) {
-    return LineToKeep<T, longest_line(Grid)>{p.kept, {p.kept, plan, Grid, batch_head, own_row}};
-  } else if constexpr (Grid == Grid::any && Form == BiasForm::direct) {
-    return RoundingToo<T, EntriesToKeep<T>>{
-        {p.kept, {p.kept, plan, p.layout.grid, batch_head, own_row}},
-        keeps_lines(p.layout.grid, Form, plan.geometry.head_size)};
+  if constexpr (saves_stage1(Grid, Form, Size)) {
+    return LineToSave<T, longest_line(Grid)>{p.saved, {p.saved, plan, Grid, batch_head, own_row}};
+  } else if constexpr (Grid == GridKind::any && Form == BiasForm::direct) {
+    return RoundingToo<T, EntriesToSave<T>>{
+        {p.saved, {p.saved, plan, p.layout.grid, batch_head, own_row}},
+        saves_stage1(p.layout.grid, Form, plan.geometry.head_size)};
   } else {
-    return NothingToKeep();
+    return NothingToSave();
   }
 }
 
-template <class T, int Size, BiasForm Form, Grid Grid>
+template <class T, int Size, BiasForm Form, GridKind Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     forward_kernel(const __grid_constant__ ForwardParams p) {
   constexpr bool kDistance = kIsDistance<Form>, kAlone = is_alone(Grid, Size);
-  constexpr int kSets = kHeadSets<Form>;
+  constexpr int kSets = kVectorSets<Form>;
   // Sixteens of keys whose logits are held at once.
   constexpr int kMost = kDistance || (Size == 64 && is_small(Grid)) ? 2 : 4;
   extern __shared__ __align__(1024) unsigned char shared[];
   const auto plan = make_plan<Size, Form, Grid, false>(p);
   const auto& l = plan.layout;
   const auto& g = plan.geometry;
-  const int turn = blockIdx.x / g.heads, head = blockIdx.x - turn * g.heads;
+  const int first_image = blockIdx.x / g.heads, head = blockIdx.x - first_image * g.heads;
   const Lane lane;
   // Warps that only complete a warpgroup look at the last slots, too, and write nothing.
   const bool works = !kAlone || threadIdx.x / 32 < l.warps;
   const int warp = works ? threadIdx.x / 32 : l.warps - 1, own_row = warp * 16;
-  const LanePlaces<Size> places;
+  const LdmatrixOffsets<Size> offsets;
   // Distances leave registers for 32 keys at once: too few for a warpgroup to be worth its waits.
-  const Products<T, Size, Grid, !kDistance> products{places, l.slots, works};
-  const Products<T, Size, Grid> stage_products{places, l.slots, works};
+  const Products<T, Size, Grid, !kDistance> products{offsets, l.slots, works};
+  const Products<T, Size, Grid> stage_products{offsets, l.slots, works};
   const std::uint32_t base = shared_address(shared);
   auto* const tokens = reinterpret_cast<std::int16_t*>(shared + l.tokens);
   float* const values = reinterpret_cast<float*>(shared + l.square + warp * l.scratch);
@@ -71,25 +71,26 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
            slot % 16 * l.line_pitch;
   };
   float* const lines = lines_of(own_row);
-  const bool attends = !keeps_lines(Grid, Form, Size) || p.attention.out.data != nullptr;
+  const bool attends = !saves_stage1(Grid, Form, Size) || p.attention.out.data != nullptr;
   const auto load_q_k = [&](const SlotCopies<T, Size, Grid>& copies, int image, int k) {
     if (works && image < p.images) {
       copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
       copies.start(shared + k, head_of<T>(p.attention.k, image, head), g);
     }
-    commit_copies();
+    cp_async_commit();
   };
   const auto load_v = [&](const SlotCopies<T, Size, Grid>& copies, int image, int v) {
     if (works && image < p.images)
       copies.start(shared + v, head_of<T>(p.attention.v, image, head), g);
-    commit_copies();
+    cp_async_commit();
   };
 
   const auto load_image = [&](int image) {
     const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
     load_q_k(copies, image, l.k);
     // Before v, behind which they would come.
-    if (plan.has_tables && image == turn) load_tables<T, Size>(p, plan, head, shared + l.tables);
+    if (plan.has_tables && image == first_image)
+      load_tables<T, Size>(p, plan, head, shared + l.tables);
     load_v(copies, image, l.v);
   };
 
@@ -97,25 +98,25 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     stage_products.template finish_copies<1>();
     __syncthreads();
   };
-  note_tokens(plan, tokens);
-  Meeting<kAlone> all(shared + l.meeting());
-  wait_for_previous();
+  list_tokens(plan, tokens);
+  SplitBarrier<kAlone> all(shared + l.split_barrier());
+  pdl_wait();
   __syncthreads();
   if constexpr (kAlone) {
-    load_image(turn);
+    load_image(first_image);
     finish_q_k();
   }
   // A block that is alone starts an image's copies as early as the image before lets it, which
   // needs q no longer once there are vectors, k and v only if the next ones have no other place.
   bool second = false;  // of the two places
-  for (int image = turn; image < p.images; image += p.turns, second = !second) {
+  for (int image = first_image; image < p.images; image += p.blocks_per_head, second = !second) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
-    const int next = image + p.turns;
-    if (kAlone && next >= p.images) let_next_begin();
+    const int next = image + p.blocks_per_head;
+    if (kAlone && next >= p.images) pdl_launch_dependents();
     const bool other = kAlone && second;
     const int k = l.k + (other ? l.k_step : 0), next_k = l.k + (other ? 0 : l.k_step);
     const int v = l.v + (other ? l.v_step : 0), next_v = l.v + (other ? 0 : l.v_step);
-    const std::uint32_t keys = base + k + places.b_rows;
+    const std::uint32_t keys = base + k + offsets.b_rows;
     if constexpr (!kAlone) {
       load_image(image);
       finish_q_k();
@@ -128,21 +129,21 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
       all.arrive();
     };
 
-    const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + places.a, own_row));
+    const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + offsets.a, own_row));
     __syncwarp();
     if constexpr (Form != BiasForm::none) {
       make_vectors<Form, Grid>(p, plan, own_row, stage_products, head, batch_head, own_q,
                                {base + l.q, base + k, keys,
-                                at_slots<Size>(base + k + places.a, own_row), base + l.tables},
+                                at_slots<Size>(base + k + offsets.a, own_row), base + l.tables},
                                lines, values,
-                               lines_to_keep<T, Size, Form, Grid>(p, plan, batch_head, own_row),
+                               lines_to_save<T, Size, Form, Grid>(p, plan, batch_head, own_row),
                                lines_of, all);
       if constexpr (kDistance) {
         __syncthreads();
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
           if (works)
-            Near<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
+            CenteredVectors<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
               return lines_of(slot) + set * 16 * l.line_pitch;
             });
       }
@@ -159,11 +160,11 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
       const Logits<T, Form> bias(p, plan, head, lines, l.line_pitch, 1.0F, {0.0F, 0.0F});
       [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
                                                  on_grid(plan, own_row + 8, lane.g)};
-      [[maybe_unused]] NearRows<T> near_rows[kSets];
+      [[maybe_unused]] CenteredRows<T> centered_rows[kSets];
       if constexpr (kDistance) {
 #pragma unroll
         for (int set = 0; set < kSets; ++set)
-          near_rows[set].begin(Near<T>(l, shared, set), own_row);
+          centered_rows[set].begin(CenteredVectors<T>(l, shared, set), own_row);
       }
       OnlineSoftmax softmax;
       float out[Size / 8][4] = {};
@@ -184,8 +185,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
             if constexpr (kDistance) {
 #pragma unroll
               for (int set = 0; set < kSets; ++set)
-                bias.add_distances(pair, plan, Near<T>(l, shared, set), near_rows[set], has_bias,
-                                   slot);
+                bias.add_distances(pair, plan, CenteredVectors<T>(l, shared, set),
+                                   centered_rows[set], has_bias, slot);
             }
             bias.put_beside(pair, plan, slot, beside);
           }
@@ -268,7 +269,7 @@ void forward(const ForwardParams& p, BiasForm form, cudaStream_t stream) {
       constexpr BiasForm kForm = decltype(compiled)::value;
       dispatch_grid<kSize, kForm>(p, [&](auto grid) {
         launch(forward_kernel<T, kSize, kForm, decltype(grid)::value>,
-               std::int64_t(p.turns) * g.heads, {.overlapping = true},
+               std::int64_t(p.blocks_per_head) * g.heads, {.overlapping = true},
                threads_of(decltype(grid)::value, kSize, p.layout), p.layout.bytes, stream, p);
       });
     });

@@ -23,31 +23,31 @@ int at_once(int head_size, BiasForm form, const Layout& layout, bool backward) {
 }
 
 /// Which grids' kernel a call takes.
-Grid compiled_grid(const axis_vectors::Params& stage, bool has_tables, BiasForm form) {
+GridKind compiled_grid(const axis_vectors::Params& stage, bool has_tables, BiasForm form) {
   const auto& g = stage.geometry;
   const int head_size = compiled_head_size(g.head_size);
   // Without a bias a compiled grid is worth its while where warpgroups have enough to do.
-  if (form == BiasForm::none && head_size == 64 && g.rows > 8) return Grid::up_to_16;
-  if (!has_tables || stage.sets != 1 || stage.span != usual_span(form)) return Grid::any;
-  if (form != BiasForm::direct && form != BiasForm::distance) return Grid::any;
-  const auto is_exact_grid = [&](Grid grid) {
+  if (form == BiasForm::none && head_size == 64 && g.rows > 8) return GridKind::up_to_16;
+  if (!has_tables || stage.sets != 1 || stage.span != specialized_span(form)) return GridKind::any;
+  if (form != BiasForm::direct && form != BiasForm::distance) return GridKind::any;
+  const auto is_exact_grid = [&](GridKind grid) {
     const auto sizes = exact_sizes(grid, form, head_size);
     bool same = is_compiled(grid, form, head_size) && g.prefix == 0 && g.rows == sizes.rows &&
                 g.cols == sizes.rows;
-    // Fewer table rows than usual would change where the second table stands.
+    // Fewer table rows than expected would change where the second table stands.
     for (int axis = 0; axis < 2; ++axis)
       same = same && round_up(stage.axes[axis].positions + 1, 16) ==
                          round_up(sizes.positions[axis] + 1, 16);
     return same;
   };
-  for (const auto grid : {Grid::seven, Grid::eight, Grid::fourteen})
+  for (const auto grid : {GridKind::seven, GridKind::eight, GridKind::fourteen})
     if (is_exact_grid(grid)) return grid;
   const int longest = std::max(g.rows, g.cols);
-  if (longest <= 8) return Grid::up_to_8;
-  if (longest > 16 || g.cols <= 8 || !is_compiled(Grid::up_to_16, form, head_size))
-    return Grid::any;
+  if (longest <= 8) return GridKind::up_to_8;
+  if (longest > 16 || g.cols <= 8 || !is_compiled(GridKind::up_to_16, form, head_size))
+    return GridKind::any;
   // Rows of 12 slots are strange to the general kernel.
-  return longest <= 12 && g.head_size == head_size ? Grid::up_to_12 : Grid::up_to_16;
+  return longest <= 12 && g.head_size == head_size ? GridKind::up_to_12 : GridKind::up_to_16;
 }
 
 }  // namespace
@@ -58,22 +58,22 @@ Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm 
   const int head_size = compiled_head_size(g.head_size);
   if (head_size == 0 || g.cols > 16 || g.tokens > kMostSlots) return {};
   const auto grid = compiled_grid(stage, has_tables, form);
-  const bool keeps = keeps_lines(grid, form, g.head_size) && g.aligned;
+  const bool saves = saves_stage1(grid, form, g.head_size) && g.aligned;
   Layout l{};
   if (is_exact(grid)) {
-    l = exact_layout(grid, form, head_size, backward, keeps);
+    l = exact_layout(grid, form, head_size, backward, saves);
   } else {
-    const int width = grid != Grid::any ? row_width(grid) : g.cols <= 8 ? 8 : 16;
+    const int width = grid != GridKind::any ? row_width(grid) : g.cols <= 8 ? 8 : 16;
     Sizes sizes{.row_width = width, .rows = g.rows, .head_size = head_size, .sets = stage.sets};
-    const bool beside = grid != Grid::any && g.cols < width && g.prefix <= g.rows;
+    const bool beside = grid != GridKind::any && g.cols < width && g.prefix <= g.rows;
     sizes.behind = beside ? 0 : g.prefix;
     if (has_tables)
       for (int axis = 0; axis < 2; ++axis) sizes.positions[axis] = stage.axes[axis].positions;
-    l = make_layout(sizes, form, grid, backward, false, backward && keeps, 0);
-    if (backward && !keeps) {
+    l = make_layout(sizes, form, grid, backward, false, backward && saves, 0);
+    if (backward && !saves) {
       const auto reloading = make_layout(sizes, form, grid, true, true, false, 0);
       if (l.bytes > shared_memory_limit() ||
-          (grid == Grid::up_to_12 && resident(reloading) > resident(l)))
+          (grid == GridKind::up_to_12 && resident(reloading) > resident(l)))
         l = reloading;
     } else if (!backward && is_alone(grid, head_size)) {
       for (int ahead = 1; ahead <= 2; ++ahead) {
@@ -105,16 +105,16 @@ bool fits_block(const axis_vectors::Params& stage, bool has_tables, BiasForm for
   return true;
 }
 
-int threads_of(Grid grid, int head_size, const Layout& layout) {
-  const bool by_warpgroups = is_alone(grid, head_size) && is_hopper_code();
+int threads_of(GridKind grid, int head_size, const Layout& layout) {
+  const bool by_warpgroups = is_alone(grid, head_size) && is_sm90a();
   return round_up(layout.warps, by_warpgroups ? 4 : 1) * 32;
 }
 
-int turns_of(const Geometry& g, BiasForm form, const Layout& layout, bool backward) {
+int blocks_per_head(const Geometry& g, BiasForm form, const Layout& layout, bool backward) {
   const int blocks = std::max(1, at_once(g.head_size, form, layout, backward));
   const std::int64_t images = g.batch_heads / g.heads;
-  const std::int64_t turns = std::max(1, blocks * multiprocessors() / g.heads);
-  return static_cast<int>(std::min(images, turns));
+  const std::int64_t blocks_per_head = std::max(1, blocks * multiprocessors() / g.heads);
+  return static_cast<int>(std::min(images, blocks_per_head));
 }
 
 }  // namespace sape2::kernels::cuda::head

@@ -6,67 +6,67 @@
 #include "kernels/cuda/host/params.h"
 
 /// Small grids: a block of threads holds a whole head, and nothing between inputs and outputs
-/// leaves the chip but kept lines. Here: for which sizes, and what lies where in shared memory.
+/// leaves the chip but saved stage 1. Here: for which sizes, and what lies where in shared memory.
 namespace sape2::kernels::cuda::head {
 
 /// Grids that kernels are compiled for, with one pair of tables in the two named settings: up to 8,
 /// 12 or 16 rows and columns and any prefix tokens, or a square of exactly 7, 8 or 14 without.
 /// Those of up to 16 serve calls without a bias too.
-enum class Grid : std::uint8_t { any, up_to_8, up_to_12, up_to_16, seven, eight, fourteen };
+enum class GridKind : std::uint8_t { any, up_to_8, up_to_12, up_to_16, seven, eight, fourteen };
 
-__host__ __device__ constexpr bool is_exact(Grid grid) {
-  return grid == Grid::seven || grid == Grid::eight || grid == Grid::fourteen;
+__host__ __device__ constexpr bool is_exact(GridKind grid) {
+  return grid == GridKind::seven || grid == GridKind::eight || grid == GridKind::fourteen;
 }
 
 /// Patches of the longest line; of every line where the grid is exact.
-__host__ __device__ constexpr int longest_line(Grid grid) {
+__host__ __device__ constexpr int longest_line(GridKind grid) {
   constexpr int kPatches[] = {0, 8, 12, 16, 7, 8, 14};
   return kPatches[static_cast<int>(grid)];
 }
 
-__host__ __device__ constexpr bool is_small(Grid grid) {
-  return grid != Grid::any && longest_line(grid) <= 8;
+__host__ __device__ constexpr bool is_small(GridKind grid) {
+  return grid != GridKind::any && longest_line(grid) <= 8;
 }
 
-/// Whether there is a kernel for this form and heads of this size too: where they are usual, as
+/// Whether there is a kernel for this form and heads of this size too: the common ones, as
 /// each takes seconds to compile.
-__host__ __device__ constexpr bool is_compiled(Grid grid, BiasForm form, int head_size) {
-  if (form == BiasForm::none) return grid == Grid::up_to_16 && head_size == 64;
+__host__ __device__ constexpr bool is_compiled(GridKind grid, BiasForm form, int head_size) {
+  if (form == BiasForm::none) return grid == GridKind::up_to_16 && head_size == 64;
   if (form == BiasForm::distance_pair) return false;
-  if (grid == Grid::fourteen) return head_size == 64;
-  return head_size >= (grid == Grid::eight || grid == Grid::up_to_8 ? 16 : 32);
+  if (grid == GridKind::fourteen) return head_size == 64;
+  return head_size >= (grid == GridKind::eight || grid == GridKind::up_to_8 ? 16 : 32);
 }
 
 /// Slots of a row of a compiled grid.
-__host__ __device__ constexpr int row_width(Grid grid) {
-  return grid == Grid::up_to_12 ? 12 : longest_line(grid) <= 8 ? 8 : 16;
+__host__ __device__ constexpr int row_width(GridKind grid) {
+  return grid == GridKind::up_to_12 ? 12 : longest_line(grid) <= 8 ? 8 : 16;
 }
 
 /// Weights and gradients have a square each where that costs no block its place, which saves
 /// waiting.
-__host__ __device__ constexpr bool has_two_squares(Grid grid, int head_size) {
+__host__ __device__ constexpr bool has_two_squares(GridKind grid, int head_size) {
   return is_small(grid) && is_exact(grid) && head_size == 64;
 }
 
 /// Whether a warp makes a column's scores for everybody.
-__host__ __device__ constexpr bool shares_scores(Grid grid) {
-  return grid != Grid::any && longest_line(grid) > 8;
+__host__ __device__ constexpr bool shares_scores(GridKind grid) {
+  return grid != GridKind::any && longest_line(grid) > 8;
 }
 
 /// Whether a block of the largest such grid has its multiprocessor to itself, so that nobody works
 /// while it waits.
-__host__ __device__ constexpr bool is_alone(Grid grid, int head_size) {
-  return head_size == 64 && (grid == Grid::fourteen || grid == Grid::up_to_16);
+__host__ __device__ constexpr bool is_alone(GridKind grid, int head_size) {
+  return head_size == 64 && (grid == GridKind::fourteen || grid == GridKind::up_to_16);
 }
 
 /// Whether forward leaves what stage 1 makes to backward. Rows that are not aligned take the
 /// general kernels, which keep and round alike.
-__host__ __device__ constexpr bool keeps_lines(Grid grid, BiasForm form, int head_size) {
+__host__ __device__ constexpr bool saves_stage1(GridKind grid, BiasForm form, int head_size) {
   return form == BiasForm::direct && is_alone(grid, head_size);
 }
 
 /// The span that goes with a form in the named settings.
-__host__ __device__ constexpr Span usual_span(BiasForm form) {
+__host__ __device__ constexpr Span specialized_span(BiasForm form) {
   return form == BiasForm::direct ? Span::between : Span::suffix;
 }
 
@@ -74,7 +74,7 @@ __host__ __device__ constexpr Span usual_span(BiasForm form) {
 /// grid row, or to 12, so that four do; then the prefix tokens, or these one below the other behind
 /// the last column of the first rows. A warp owns 16 slots, as queries and as keys.
 struct Layout {
-  Grid grid;
+  GridKind grid;
   int row_width;   // slots of a grid row: 8, 12 or 16
   int grid_slots;  // of the whole grid, to the next 8
   int beside;      // prefix tokens that stand beside the grid; the others stand behind it
@@ -87,7 +87,7 @@ struct Layout {
   int line_pitch, value_pitch;
   // Bytes of a row of 16-bit numbers: (queries, keys); table values' gradients; rounded vectors,
   // 16 of x, then y padded to 16.
-  int square_pitch, bins_pitch, near_pitch;
+  int square_pitch, bins_pitch, centered_pitch;
 
   // Where things begin, in bytes.
   int q, k, v, dout;
@@ -95,22 +95,22 @@ struct Layout {
   int square;          // forward: a warp's scratch; backward: also weights
   int logits;          // gradients of logits: the square again, or another one
   int vectors;         // distance form, backward: exact vectors, a warp's in its rows of a square
-  int lines;    // direct form: vectors, then their gradients; distance form: their gradients;
-                // forward: vectors, a warp's every lines_step bytes
-  int tables;   // 16 bits
-  int bins;     // gradients of table values, 16 bits
-  int near;     // distance form: rounded vectors
-  int norms;    // float32
-  int deltas;   // dout · out, float32
-  int tokens;   // token of each slot or −1, 16 bits; behind them room for a barrier
-  int scratch;  // bytes of a warp's scratch
+  int lines;     // direct form: vectors, then their gradients; distance form: their gradients;
+                 // forward: vectors, a warp's every lines_step bytes
+  int tables;    // 16 bits
+  int bins;      // gradients of table values, 16 bits
+  int centered;  // distance form: rounded vectors
+  int norms;     // float32
+  int deltas;    // dout · out, float32
+  int tokens;    // token of each slot or −1, 16 bits; behind them room for a barrier
+  int scratch;   // bytes of a warp's scratch
   int lines_step;
   int bytes;
   bool reload;  // no room for q and v at once: v replaces q, and is replaced by it again
-  bool keeps;   // backward reads kept lines: q and v change places from image to image
+  bool saves;   // backward reads saved stage 1: q and v change places from image to image
 
   /// Where the barrier begins.
-  __host__ __device__ constexpr int meeting() const { return tokens + slots * 2; }
+  __host__ __device__ constexpr int split_barrier() const { return tokens + slots * 2; }
   /// The grid row and column of a slot of the grid.
   __host__ __device__ constexpr int row_of(int slot) const {
     return row_width == 12 ? slot / 12 : row_width == 16 ? slot / 16 : slot / 8;
@@ -126,17 +126,17 @@ inline constexpr std::int64_t kMostImages = std::int64_t{1} << 30;
 
 /// Numbers that backward itself keeps for each entry of a line, lane by lane in the caller's
 /// workspace, besides a slope for each set: position and score.
-inline constexpr int kKept = 2;
+inline constexpr int kScratchNumbers = 2;
 
-/// Pieces of 16 bytes that forward keeps of each line, one for two entries; see
+/// chunks of 16 bytes that forward keeps of each line, one for two entries; see
 /// attention_head/lines_saved.cuh.
-__host__ __device__ constexpr int kept_pieces(Grid grid) {
+__host__ __device__ constexpr int saved_chunks(GridKind grid) {
   return longest_line(grid) / 2;
 }
 
-/// Entries of a line that are kept.
-__host__ __device__ constexpr int kept_entries(Grid grid, const Geometry& g) {
-  return grid != Grid::any ? longest_line(grid) : g.rows > g.cols ? g.rows : g.cols;
+/// Entries of a line that backward keeps in scratch memory.
+__host__ __device__ constexpr int scratch_entries(GridKind grid, const Geometry& g) {
+  return grid != GridKind::any ? longest_line(grid) : g.rows > g.cols ? g.rows : g.cols;
 }
 
 /// The compiled head size that holds `head_size`; 0: none.
@@ -148,12 +148,12 @@ constexpr int compiled_head_size(int head_size) {
 /// 24 warps hide each other's waits better than 16; larger ones too in small grids, where the
 /// compiler finds fewer to need, unless distances or backward add to them. Where sizes are not
 /// exact a few more are needed, and two blocks of a grid of 12 × 12 have 18 warps.
-constexpr int most_warps(int head_size, BiasForm form, Grid grid, bool backward) {
+constexpr int most_warps(int head_size, BiasForm form, GridKind grid, bool backward) {
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
   int largest = distance || shares_scores(grid) ? 0 : 16;
   if (is_small(grid)) largest = (distance ? 16 : 32) * (backward ? 1 : 2);
-  if (grid == Grid::up_to_12 && head_size <= 32) return 18;
-  return head_size > largest ? kMostWarps : grid == Grid::up_to_8 ? 20 : 24;
+  if (grid == GridKind::up_to_12 && head_size <= 32) return 18;
+  return head_size > largest ? kMostWarps : grid == GridKind::up_to_8 ? 20 : 24;
 }
 
 /// What a layout follows from.
@@ -166,7 +166,7 @@ struct Sizes {
 };
 
 /// Those of an exact grid.
-__host__ __device__ constexpr Sizes exact_sizes(Grid grid, BiasForm form, int head_size) {
+__host__ __device__ constexpr Sizes exact_sizes(GridKind grid, BiasForm form, int head_size) {
   const int side = longest_line(grid);
   const int positions = form == BiasForm::direct ? 2 * side - 1 : side + 1;
   return {side <= 8 ? 8 : 16, side, 0, head_size, {positions, positions}, 1};
@@ -187,8 +187,8 @@ struct Places {
 
 /// Known to the compiler where the sizes are. `reload`, `keeps`: backward, see there. `ahead`:
 /// forward, how many of k and v have a place for the next image's, too.
-__host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, Grid grid,
-                                                 bool backward, bool reload, bool keeps,
+__host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, GridKind grid,
+                                                 bool backward, bool reload, bool saves,
                                                  int ahead) {
   const bool two_squares = has_two_squares(grid, s.head_size), shared_scores = shares_scores(grid);
   using Rows = Tile<Bf16>;  // any 16-bit type
@@ -196,7 +196,7 @@ __host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, 
   Layout l{};
   l.grid = grid;
   l.reload = reload;
-  l.keeps = keeps;
+  l.saves = saves;
   l.row_width = s.row_width;
   l.grid_slots = round_up(s.rows * l.row_width, 8);
   l.slots = round_up(l.grid_slots + s.behind, 16);
@@ -211,13 +211,13 @@ __host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, 
   if (form != BiasForm::none) l.line_pitch = (l.row_width + s.rows) | 1;
   if (l.line_pitch % 16 == 1) l.line_pitch += 2;
   if (!backward && l.line_pitch == 31) l.line_pitch += 4;  // backward has no room for it
-  l.near_pitch = (16 + round_up(s.rows, 16)) * 2 + 16;
+  l.centered_pitch = (16 + round_up(s.rows, 16)) * 2 + 16;
 
   const int tokens = Rows::bytes(l.slots, s.head_size);
   const int lines = l.slots * l.line_pitch * 4;
   // A warp's gradients of vectors, and of table values after them, have one place.
-  if (keeps && l.bins_pitch < kLinesRow) l.bins_pitch = kLinesRow;
-  const int bins = l.slots * l.bins_pitch, near = l.slots * l.near_pitch;
+  if (saves && l.bins_pitch < kLinesRow) l.bins_pitch = kLinesRow;
+  const int bins = l.slots * l.bins_pitch, centered = l.slots * l.centered_pitch;
   const int sets_apart = distance ? s.sets : 1;
   const auto more = [](int a, int b) { return a > b ? a : b; };
   // Tiles and tables come first: of heads of 64 they begin at multiples of 1024, as warpgroups'
@@ -239,9 +239,9 @@ __host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, 
   if (!backward && shared_scores) l.scratch += (128 + 32 - l.scratch % 128) % 128;
   if (backward) {
     l.dout = places.take(two_squares ? tokens : reused);
-    // Where lines are kept a warp's vectors lie at the end of its rows: of more than eight grid
+    // With saved stage 1 a warp's vectors lie at the end of its rows: of more than eight grid
     // rows no weights take their places before they have been used, fewer leave room for all.
-    const int in_square = keeps         ? l.slots * 2 + (l.warps <= 8 ? 32 : 0)
+    const int in_square = saves         ? l.slots * 2 + (l.warps <= 8 ? 32 : 0)
                           : two_squares ? 4 * l.value_pitch
                                         : l.scratch / 16;
     l.square_pitch = (round_up(more(l.slots * 2, in_square), 16) / 16 | 1) * 16;
@@ -251,11 +251,11 @@ __host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, 
     l.deltas = places.take(l.slots * 4);
     if (distance) {
       l.lines = two_squares ? l.v : l.dout;
-      l.near = places.take(sets_apart * more(near, bins));
-      l.bins = l.near;
+      l.centered = places.take(sets_apart * more(centered, bins));
+      l.bins = l.centered;
     } else {
       l.bins = two_squares ? l.v : l.dout;
-      l.lines = keeps ? l.bins : places.take(lines);
+      l.lines = saves ? l.bins : places.take(lines);
     }
   } else {
     if (ahead > 0) l.k_step = places.take(tokens) - l.k;
@@ -263,11 +263,11 @@ __host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, 
     l.square = places.take(l.warps * l.scratch);
     l.lines = lines_in_q ? l.q : l.square + 64 * l.value_pitch;
     l.lines_step = lines_in_q ? 16 * row_bytes : l.scratch;
-    if (distance) l.near = places.take(sets_apart * near);
+    if (distance) l.centered = places.take(sets_apart * centered);
   }
   if (distance) l.norms = places.take(sets_apart * 2 * l.slots * 4);
   l.tokens =
-      places.take(l.slots * 2 + (keeps || (!backward && is_alone(grid, s.head_size)) ? 8 : 0));
+      places.take(l.slots * 2 + (saves || (!backward && is_alone(grid, s.head_size)) ? 8 : 0));
   l.bytes = places.used;
   return l;
 }
@@ -275,12 +275,12 @@ __host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, 
 /// Heads of fourteen rows fit into a block's 227 KB backward without q and v at once, or without
 /// lines; forward with another k, and another v where the distance form's shorter tables leave
 /// room.
-__host__ __device__ constexpr Layout exact_layout(Grid grid, BiasForm form, int head_size,
-                                                  bool backward, bool keeps) {
-  const bool large = grid == Grid::fourteen, distance = form == BiasForm::distance;
+__host__ __device__ constexpr Layout exact_layout(GridKind grid, BiasForm form, int head_size,
+                                                  bool backward, bool saves) {
+  const bool large = grid == GridKind::fourteen, distance = form == BiasForm::distance;
   const int ahead = !large || backward ? 0 : distance ? 2 : 1;
   return make_layout(exact_sizes(grid, form, head_size), form, grid, backward,
-                     backward && large && !keeps, backward && keeps, ahead);
+                     backward && large && !saves, backward && saves, ahead);
 }
 
 /// `stage`: without tables only `geometry` and `sets` count. `bytes` is 0 where a head does not
@@ -288,16 +288,16 @@ __host__ __device__ constexpr Layout exact_layout(Grid grid, BiasForm form, int 
 Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm form,
                    bool backward);
 
-/// Whether calls of these sizes run a head a block, forward and backward alike.
+/// Whether calls of these sizes run one block per head, forward and backward alike.
 bool fits_block(const axis_vectors::Params& stage, bool has_tables, BiasForm form, DType dtype,
                 float scale);
 
 /// Threads of a block of the kernel for `grid`: a warp for sixteen slots, or whole warpgroups where
 /// products are theirs.
-int threads_of(Grid grid, int head_size, const Layout& layout);
+int threads_of(GridKind grid, int head_size, const Layout& layout);
 
 /// Blocks for each of the heads, which share its images among them: as many as the device holds at
 /// once.
-int turns_of(const Geometry& g, BiasForm form, const Layout& layout, bool backward);
+int blocks_per_head(const Geometry& g, BiasForm form, const Layout& layout, bool backward);
 
 }  // namespace sape2::kernels::cuda::head

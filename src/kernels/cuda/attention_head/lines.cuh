@@ -22,8 +22,8 @@ namespace sape2::kernels::cuda::head {
 /// from the patch to the left.
 struct LineWalk {
   int length = 0, own = 0;
-  int steps = 0;  // 0 for a slot without a patch
-  int turn = 0;   // the step at which sums begin anew
+  int steps = 0;    // 0 for a slot without a patch
+  int restart = 0;  // the step at which sums begin anew
   bool between, is_patch = false;
 
   __device__ LineWalk(const Layout& l, const Geometry& g, Span span, int slot, int axis)
@@ -31,15 +31,15 @@ struct LineWalk {
     const int y = l.row_of(slot), x = l.column_of(slot);
     length = axis ? g.rows : g.cols;
     // Of 8 × 8 every slot is a patch, which the compiler would not see.
-    if (l.grid != Grid::eight && (y >= g.rows || x >= g.cols)) return;
+    if (l.grid != GridKind::eight && (y >= g.rows || x >= g.cols)) return;
     is_patch = true;
     own = axis ? y : x;
     steps = between ? length - 1 : length;
-    turn = between ? length - 1 - own : 0;
+    restart = between ? length - 1 - own : 0;
   }
-  __device__ bool forward(int step) const { return !between || step < turn; }
+  __device__ bool forward(int step) const { return !between || step < restart; }
   __device__ int place(int step) const {
-    return between ? (step < turn ? own + 1 + step : length - 2 - step) : length - 1 - step;
+    return between ? (step < restart ? own + 1 + step : length - 2 - step) : length - 1 - step;
   }
 };
 
@@ -103,7 +103,7 @@ __device__ void load_tables(const ForwardParams& p, const Plan& plan, int head,
       for (int i = 0; i < kAtOnce; ++i) {
         const int row = first + i * step;
         if (row < l.table_rows)
-          *reinterpret_cast<std::uint32_t*>(tile + LanePlaces<Size>::place(row, column / 8) +
+          *reinterpret_cast<std::uint32_t*>(tile + LdmatrixOffsets<Size>::offset(row, column / 8) +
                                             column % 8 * 2) = pack<T>(pairs[i][0], pairs[i][1]);
       }
     }
@@ -123,7 +123,7 @@ __device__ inline void put_row_scores(const float (&c)[2][4], float* top, float*
 }
 
 /// q·k of the warp's patches with the patches of their grid rows and columns. `keys`:
-/// LanePlaces::b_rows of the keys' first row.
+/// LdmatrixOffsets::b_rows of the keys' first row.
 template <class T, int Size>
 __device__ void line_scores(const Layout& l, int own_row, const RowsAsA<T, Size>& q,
                             std::uint32_t keys, float* lines) {
@@ -168,9 +168,9 @@ __device__ void line_scores(const Layout& l, int own_row, const RowsAsA<T, Size>
 }
 
 /// a·table of the warp's patches, summed over the sets from `first` on, as values[row][table row].
-/// `tables`: where the first begins; `own_k`: LanePlaces::a of the warp's keys. Where products are
-/// warpgroups', of one set, all warps come along.
-template <class T, int Size, Grid Grid>
+/// `tables`: where the first begins; `own_k`: LdmatrixOffsets::a of the warp's keys. Where products
+/// are warpgroups', of one set, all warps come along.
+template <class T, int Size, GridKind Grid>
 __device__ void table_values(const ForwardParams& p, const Layout& l,
                              const Products<T, Size, Grid>& products, std::uint32_t tables,
                              int first, int sets, const RowsAsA<T, Size>& q, std::uint32_t own_k,
@@ -206,15 +206,15 @@ __device__ void table_values(const ForwardParams& p, const Layout& l,
       float c[2][4] = {};
       for (int set = first; set < first + sets; ++set) {
         const std::uint32_t table =
-            at_slots<Size>(tables + products.places.b_rows, set * l.table_rows + row);
+            at_slots<Size>(tables + products.offsets.b_rows, set * l.table_rows + row);
         const bool from_q = set == 0 && p.stage.first_from_q;
 #pragma unroll
         for (int i = 0; i < Size / 16; ++i) {
           std::uint32_t b[4];
-          load_matrices(b, next_columns<Size>(table, i));
+          ldmatrix_x4(b, next_columns<Size>(table, i));
           FragmentA<T> a = q.k[i];
-          if (!from_q) load_matrices(a.r, next_columns<Size>(own_k, i));
-          multiply_add_pair<T>(c[0], c[1], a, b);
+          if (!from_q) ldmatrix_x4(a.r, next_columns<Size>(own_k, i));
+          mma_pair<T>(c[0], c[1], a, b);
         }
       }
       put(c, row);
@@ -225,8 +225,8 @@ __device__ void table_values(const ForwardParams& p, const Layout& l,
 /// What the backward walk needs of the forward one, kept lane by lane: clamped position, score, and
 /// a slope for each set.
 template <int Sets>
-struct KeptLine {
-  static constexpr int kNumbers = kKept + Sets;
+struct ScratchLine {
+  static constexpr int kNumbers = kScratchNumbers + Sets;
   float* data;  // this warp's, at this lane
 
   __device__ float& at(int place, int number) const {
@@ -239,7 +239,7 @@ struct KeptLine {
       at(place, 0) = position;
       at(place, 1) = score;
     }
-    at(place, kKept + set) = slope;
+    at(place, kScratchNumbers + set) = slope;
     return vector;
   }
   __device__ void finish(const LineWalk&, const axis_vectors::AxisLines&) const {}

@@ -34,12 +34,13 @@ __device__ void write_line(const BackwardParams& p, const LineWalk& walk, std::i
 /// From gradients of a warp's vectors (`lines`, one set behind the other) to those of table values,
 /// into `bins_of(set)`, of gates and of scores, added to the square of the logits'; or, without
 /// tables, out.
-template <class T, BiasForm Form, Grid Grid, class Kept, class BinsOf>
-__device__ void take_lines_back(const BackwardParams& params, const Plan& plan, int own_row,
-                                int head, std::int64_t batch_head, const float* lines,
-                                const KeptLine<kHeadSets<Form>>& kept, const Kept& line,
-                                BinsOf bins_of, const Padded<T>& logits, GateSums& gate_sums) {
-  constexpr int kSets = kHeadSets<Form>;
+template <class T, BiasForm Form, GridKind Grid, class Saved, class BinsOf>
+__device__ void lines_backward(const BackwardParams& params, const Plan& plan, int own_row,
+                               int head, std::int64_t batch_head, const float* lines,
+                               const ScratchLine<kVectorSets<Form>>& scratch_line,
+                               const Saved& line, BinsOf bins_of, const Padded<T>& logits,
+                               GateSums& gate_sums) {
+  constexpr int kSets = kVectorSets<Form>;
   const auto& p = params.forward;
   const auto& l = plan.layout;
   const int lane = threadIdx.x % 32, row = lane % 16, axis = lane / 16, slot = own_row + row;
@@ -56,15 +57,16 @@ __device__ void take_lines_back(const BackwardParams& params, const Plan& plan, 
     for (int set = 0; set < kSets; ++set) clear_bins(bins_of(set), own_row);
     __syncwarp();
     const Gates gates(p.stage, head);
-    if constexpr (Grid == Grid::any) {
-      walk_line_back<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale,
-                               gradients, kept, bins, logits.row(slot), slot, gate_sums);
+    if constexpr (Grid == GridKind::any) {
+      walk_line_backward<T, kSets>(walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale,
+                                   gradients, scratch_line, bins, logits.row(slot), slot,
+                                   gate_sums);
     } else {
       float d[longest_line(Grid)];
       read_gradients<Grid>(d, walk, gradients[0]);
-      walk_usual_line_back<T, Grid, usual_span(Form)>(walk, l, p.stage.axes[axis], axis != 0, gates,
-                                                      p.attention.scale, d, line, bins[0],
-                                                      logits.row(slot), slot, gate_sums);
+      walk_specialized_line_backward<T, Grid, specialized_span(Form)>(
+          walk, l, p.stage.axes[axis], axis != 0, gates, p.attention.scale, d, line, bins[0],
+          logits.row(slot), slot, gate_sums);
     }
   } else {
     __syncwarp();

@@ -11,12 +11,12 @@ namespace sape2::kernels::cuda::head {
 /// Steps of a walk taken together, so that their loads do not wait for each other.
 inline constexpr int kStepsAtOnce = 4;
 
-/// Vectors of this lane's patch and axis from scores and table values; `to` may be `scores`. `kept`
-/// gets what the way back needs.
-template <class Kept>
+/// Vectors of this lane's patch and axis from scores and table values; `to` may be `scores`.
+/// `scratch_line` gets what the backward pass needs.
+template <class Saved>
 __device__ void walk_line(const LineWalk& walk, const axis_vectors::AxisLines& axis,
                           const Gates& gates, const float* scores, const float* values, float* to,
-                          int set, Kept& kept) {
+                          int set, Saved& scratch_line) {
   const int origin = axis.origin;
   const float low = -origin, high = axis.positions - 1 - origin;
   float sum = 0.0F;
@@ -34,7 +34,7 @@ __device__ void walk_line(const LineWalk& walk, const axis_vectors::AxisLines& a
     for (int i = 0; i < kStepsAtOnce; ++i) gate[i] = gates(score[i]);
 #pragma unroll
     for (int i = 0; i < kStepsAtOnce; ++i) {
-      sum = (first + i == walk.turn ? 0.0F : sum) + gate[i];
+      sum = (first + i == walk.restart ? 0.0F : sum) + gate[i];
       free[i] = walk.forward(first + i) ? sum : -sum;
       position[i] = clamped(free[i], low, high);
       const TablePlace at(position[i], origin);
@@ -46,13 +46,14 @@ __device__ void walk_line(const LineWalk& walk, const axis_vectors::AxisLines& a
     for (int i = 0; i < kStepsAtOnce; ++i) {
       if (first + i >= walk.steps) break;
       const float value = weight[i] == 0.0F ? below[i] : fmaf(weight[i], slope[i], below[i]);
-      to[m[i]] = kept.put(m[i], set, position[i], origin, score[i],
-                          free[i] != position[i] || weight[i] == 0.0F ? 0.0F : slope[i], value);
+      to[m[i]] =
+          scratch_line.put(m[i], set, position[i], origin, score[i],
+                           free[i] != position[i] || weight[i] == 0.0F ? 0.0F : slope[i], value);
     }
   }
   if (walk.is_patch) {
     if (walk.between)
-      to[walk.own] = kept.put(walk.own, set, 0.0F, origin, 0.0F, 0.0F, values[origin]);
+      to[walk.own] = scratch_line.put(walk.own, set, 0.0F, origin, 0.0F, 0.0F, values[origin]);
   } else {
     for (int m = 0; m < walk.length; ++m) to[m] = 0.0F;
   }
@@ -80,14 +81,15 @@ struct TableBins {
   }
 };
 
-/// The way back along this lane's line: gradients of vectors to those of table values, into `bins`,
-/// and of scores, added to the patch's row of the square in units of the logits' scale.
+/// The backward pass along this lane's line: gradients of vectors to those of table values, into
+/// `bins`, and of scores, added to the patch's row of the square in units of the logits' scale.
 template <class T, int Sets>
-__device__ void walk_line_back(const LineWalk& walk, const Layout& l,
-                               const axis_vectors::AxisLines& axis, bool along_y,
-                               const Gates& gates, float logit_scale,
-                               const float* const (&gradients)[Sets], const KeptLine<Sets>& kept,
-                               T* const (&bins)[Sets], T* row, int slot, GateSums& sums) {
+__device__ void walk_line_backward(const LineWalk& walk, const Layout& l,
+                                   const axis_vectors::AxisLines& axis, bool along_y,
+                                   const Gates& gates, float logit_scale,
+                                   const float* const (&gradients)[Sets],
+                                   const ScratchLine<Sets>& scratch_line, T* const (&bins)[Sets],
+                                   T* row, int slot, GateSums& sums) {
   const int origin = axis.origin, centre = walk.between ? origin : -1;
   const float unit = gates.scale / logit_scale;
   const int column = l.column_of(slot);
@@ -108,13 +110,13 @@ __device__ void walk_line_back(const LineWalk& walk, const Layout& l,
 #pragma unroll 1
   for (int last = walk.steps - 1; last >= 0; last -= kStepsAtOnce) {
     int m[kStepsAtOnce];
-    float numbers[kStepsAtOnce][kKept + Sets], d[kStepsAtOnce][Sets], dt[kStepsAtOnce];
+    float numbers[kStepsAtOnce][kScratchNumbers + Sets], d[kStepsAtOnce][Sets], dt[kStepsAtOnce];
     T before[kStepsAtOnce];
 #pragma unroll
     for (int i = 0; i < kStepsAtOnce; ++i) {
       m[i] = walk.place(max(last - i, 0));
 #pragma unroll
-      for (int n = 0; n < kKept + Sets; ++n) numbers[i][n] = kept.at(m[i], n);
+      for (int n = 0; n < kScratchNumbers + Sets; ++n) numbers[i][n] = scratch_line.at(m[i], n);
 #pragma unroll
       for (int set = 0; set < Sets; ++set) d[i][set] = gradients[set][m[i]];
       before[i] = on_line[m[i] * stride];
@@ -128,14 +130,14 @@ __device__ void walk_line_back(const LineWalk& walk, const Layout& l,
     for (int i = 0; i < kStepsAtOnce; ++i) {
       const int step = last - i;
       if (step < 0) break;
-      if (walk.between && step + 1 == walk.turn) {
+      if (walk.between && step + 1 == walk.restart) {
         sum = 0.0F;
         add_own();
       }
       const TablePlace place(numbers[i][0], origin);
 #pragma unroll
       for (int set = 0; set < Sets; ++set) {
-        sum += d[i][set] * numbers[i][kKept + set];
+        sum += d[i][set] * numbers[i][kScratchNumbers + set];
         table[set].add(bins[set], place, d[i][set], centre, centre_sum[set]);
       }
       dt[i] *= walk.forward(step) ? sum : -sum;
@@ -149,7 +151,7 @@ __device__ void walk_line_back(const LineWalk& walk, const Layout& l,
     }
   }
   // The last patch of a line has nobody to its right.
-  if (walk.is_patch && walk.turn == 0) add_own();
+  if (walk.is_patch && walk.restart == 0) add_own();
   // Both axes of a patch meet at the patch itself.
   own_gradient += __shfl_xor_sync(0xffffffffu, own_gradient, 16);
   if (!along_y && walk.is_patch && !walk.between)

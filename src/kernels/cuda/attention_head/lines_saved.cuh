@@ -25,15 +25,15 @@ __device__ float rounded_vector(float vector) {
   return widen(narrow<T>(within_range<T>(vector)));
 }
 
-/// Kept lines of one head: (warps, pieces, 32 lanes) of 16 bytes. A lane's pieces are four rows of
-/// `length` numbers: vector, slopes, positions, scores.
-struct KeptPlaces {
+/// Saved stage 1 of one head: (warps, chunks, 32 lanes) of 16 bytes. A lane's chunks are four rows
+/// of `length` numbers: vector, slopes, positions, scores.
+struct SavedStage1 {
   uint4* warp;  // this warp's
   int length;
 
-  __device__ KeptPlaces(uint4* kept, const Plan& plan, Grid grid, std::int64_t batch_head,
-                        int own_row)
-      : warp(kept + (batch_head * plan.layout.warps + own_row / 16) * kept_pieces(grid) * 32),
+  __device__ SavedStage1(uint4* saved, const Plan& plan, GridKind grid, std::int64_t batch_head,
+                         int own_row)
+      : warp(saved + (batch_head * plan.layout.warps + own_row / 16) * saved_chunks(grid) * 32),
         length(longest_line(grid)) {}
 
   /// Where one number is.
@@ -46,27 +46,27 @@ struct KeptPlaces {
 /// A line in registers.
 template <class T, int Length>
 struct PackedLine {
-  static constexpr int kWords = Length / 2;  // of each of four rows, so that these are the pieces
+  static constexpr int kWords = Length / 2;  // of each of four rows, so that these are the chunks
   static_assert(Length % 2 == 0);
   std::uint32_t words[4 * kWords];
 
   /// Only a patch's.
-  __device__ void store(const KeptPlaces& to) const {
+  __device__ void store(const SavedStage1& to) const {
     uint4* const lane = to.warp + threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kWords; ++i)
       lane[i * 32] = {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
   }
   /// Zeros where there is no patch.
-  __device__ void read(const KeptPlaces& from, bool is_patch) {
+  __device__ void read(const SavedStage1& from, bool is_patch) {
     const uint4* const lane = from.warp + threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
-      const uint4 piece = is_patch ? lane[i * 32] : uint4{};
-      words[4 * i] = piece.x;
-      words[4 * i + 1] = piece.y;
-      words[4 * i + 2] = piece.z;
-      words[4 * i + 3] = piece.w;
+      const uint4 chunk = is_patch ? lane[i * 32] : uint4{};
+      words[4 * i] = chunk.x;
+      words[4 * i + 1] = chunk.y;
+      words[4 * i + 2] = chunk.z;
+      words[4 * i + 3] = chunk.w;
     }
   }
 
@@ -95,7 +95,7 @@ struct PackedLine {
 };
 
 /// Has the warp's lines come as far as the second-level cache.
-__device__ inline void fetch_lines(const KeptPlaces& lines) {
+__device__ inline void fetch_lines(const SavedStage1& lines) {
   const int bytes = lines.length / 2 * 512;
   if (const int at = threadIdx.x % 32 * 128; at < bytes)
     asm volatile(
@@ -103,11 +103,11 @@ __device__ inline void fetch_lines(const KeptPlaces& lines) {
 }
 
 /// Takes what a walk finds, entry by entry, and rounds the vectors. `to`: null, where nothing is
-/// to be kept.
+/// to be saved.
 template <class T, int Length>
-struct LineToKeep {
+struct LineToSave {
   uint4* to;
-  KeptPlaces places;
+  SavedStage1 places;
   float numbers[3][Length];
   std::uint32_t positions[Length];
 
@@ -139,9 +139,9 @@ struct LineToKeep {
 
 /// The same number by number, for walks in any order.
 template <class T>
-struct EntriesToKeep {
+struct EntriesToSave {
   uint4* to;
-  KeptPlaces places;
+  SavedStage1 places;
 
   __device__ float put(int m, int, float position, int origin, float score, float slope,
                        float vector) const {
@@ -173,7 +173,7 @@ struct RoundingToo : Other {
 };
 
 /// For calls that keep nothing.
-struct NothingToKeep {
+struct NothingToSave {
   __device__ float put(int, int, float, int, float, float, float vector) const { return vector; }
   __device__ void finish(const LineWalk&, const axis_vectors::AxisLines&) const {}
 };

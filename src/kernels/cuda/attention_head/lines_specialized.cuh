@@ -16,7 +16,7 @@
 namespace sape2::kernels::cuda::head {
 
 /// Entries of this lane's line that are a patch's, as a compiled grid knows them.
-template <Grid Grid>
+template <GridKind Grid>
 __device__ int entries_of(const LineWalk& walk) {
   return !walk.is_patch ? 0 : is_exact(Grid) ? longest_line(Grid) : walk.length;
 }
@@ -24,12 +24,12 @@ __device__ int entries_of(const LineWalk& walk) {
 /// The warp's sixteen rows of gradients of table values become 0.
 template <class T>
 __device__ void clear_bins(const Padded<T>& bins, int own_row) {
-  for (int i = threadIdx.x % 32; i < bins.pitch; i += 32)  // 16-byte pieces
+  for (int i = threadIdx.x % 32; i < bins.pitch; i += 32)  // 16-byte chunks
     *reinterpret_cast<uint4*>(bins.data + own_row * bins.pitch + i * 16) = {};
 }
 
 /// This lane's gradients of vectors.
-template <Grid Grid>
+template <GridKind Grid>
 __device__ void read_gradients(float (&d)[longest_line(Grid)], const LineWalk& walk,
                                const float* from) {
   const int entries = entries_of<Grid>(walk);
@@ -37,8 +37,8 @@ __device__ void read_gradients(float (&d)[longest_line(Grid)], const LineWalk& w
   for (int m = 0; m < longest_line(Grid); ++m) d[m] = m < entries ? from[m] : 0.0F;
 }
 
-/// One slot's row as operands of products, as far as this lane goes: 16-byte piece t and, in heads
-/// of 64, t + 4. Both operands of a product take the head's columns in this order.
+/// One slot's row as operands of products, as far as this lane goes: 16-byte n8 fragment t and, in
+/// heads of 64, t + 4. Both operands of a product take the head's columns in this order.
 template <int Size>
 struct LineRow {
   std::uint32_t words[Size / 8];
@@ -52,7 +52,7 @@ struct LineRow {
       asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(words[4 * half]), "=r"(words[4 * half + 1]), "=r"(words[4 * half + 2]),
                      "=r"(words[4 * half + 3])
-                   : "r"(tile + LanePlaces<Size>::place(slot, lane.t + 4 * (half ^ turned))));
+                   : "r"(tile + LdmatrixOffsets<Size>::offset(slot, lane.t + 4 * (half ^ turned))));
     if constexpr (Size == 64) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -75,7 +75,7 @@ __device__ void share_line_scores(const Plan& plan, const RowsAsA<T, Size>& own_
   const bool own_rows = width == 16;  // a warp's slots are a grid row
   float c[2][4];
   if (own_rows) {
-    multiply(c, own_q, at_slots<Size>(keys + LanePlaces<Size>().b_rows, warp * 16));
+    multiply(c, own_q, at_slots<Size>(keys + LdmatrixOffsets<Size>().b_rows, warp * 16));
     put_row_scores(c, line_of(warp * 16 + at.g), line_of(warp * 16 + at.g + 8));
   }
 #pragma unroll 1
@@ -94,10 +94,10 @@ __device__ void share_line_scores(const Plan& plan, const RowsAsA<T, Size>& own_
       for (int e = 0; e < 4; ++e) c[half][e] = 0.0F;
 #pragma unroll
       for (int i = 0; i < Size / 8; i += 2)
-        multiply_add(c[half],
-                     FragmentA<T>{line_q[0].words[i], line_q[1].words[i], line_q[0].words[i + 1],
-                                  line_q[1].words[i + 1]},
-                     FragmentB<T>{line_k[half].words[i], line_k[half].words[i + 1]});
+        mma(c[half],
+            FragmentA<T>{line_q[0].words[i], line_q[1].words[i], line_q[0].words[i + 1],
+                         line_q[1].words[i + 1]},
+            FragmentB<T>{line_k[half].words[i], line_k[half].words[i + 1]});
     }
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
@@ -109,9 +109,10 @@ __device__ void share_line_scores(const Plan& plan, const RowsAsA<T, Size>& own_
 }
 
 /// Vectors of this lane's patch and axis, in the scores' place; 0 for a prefix token.
-template <Grid Grid, Span Along, class Kept>
-__device__ void walk_usual_line(const LineWalk& walk, const axis_vectors::AxisLines& axis,
-                                const Gates& gates, float* line, const float* values, Kept& kept) {
+template <GridKind Grid, Span Along, class Saved>
+__device__ void walk_specialized_line(const LineWalk& walk, const axis_vectors::AxisLines& axis,
+                                      const Gates& gates, float* line, const float* values,
+                                      Saved& saved) {
   constexpr int kLength = longest_line(Grid);
   const int entries = entries_of<Grid>(walk), origin = axis.origin;
   const float low = -origin, high = axis.positions - 1 - origin;
@@ -145,9 +146,9 @@ __device__ void walk_usual_line(const LineWalk& walk, const axis_vectors::AxisLi
     const float at = clamped(position[m], low, high);
     const TablePlace place(at, origin);
     const float below = values[place.row], slope = values[place.row + 1] - below;
-    const float value = kept.put(m, 0, at, origin, score[m],
-                                 at != position[m] || place.weight == 0.0F ? 0.0F : slope,
-                                 place.weight == 0.0F ? below : fmaf(place.weight, slope, below));
+    const float value = saved.put(m, 0, at, origin, score[m],
+                                  at != position[m] || place.weight == 0.0F ? 0.0F : slope,
+                                  place.weight == 0.0F ? below : fmaf(place.weight, slope, below));
     if (is_exact(Grid)) {
       line[m] = value;
     } else if (m < walk.length) {
@@ -156,17 +157,17 @@ __device__ void walk_usual_line(const LineWalk& walk, const axis_vectors::AxisLi
   }
 }
 
-/// What was kept of a line, read ahead.
+/// A line of scratch memory, read ahead.
 template <int Length>
-struct UsualKept {
+struct SpecializedScratchLine {
   float positions[Length], scores[Length], slopes[Length];
 
-  __device__ void read(const KeptLine<1>& kept) {
+  __device__ void read(const ScratchLine<1>& saved) {
 #pragma unroll
     for (int m = 0; m < Length; ++m) {
-      positions[m] = kept.at(m, 0);
-      scores[m] = kept.at(m, 1);
-      slopes[m] = kept.at(m, kKept);
+      positions[m] = saved.at(m, 0);
+      scores[m] = saved.at(m, 1);
+      slopes[m] = saved.at(m, kScratchNumbers);
     }
   }
   __device__ float slope(int m) const {
@@ -180,16 +181,17 @@ struct UsualKept {
   }
 };
 
-/// The way back: gradients `d` of vectors to those of table values, into `bins`, and of scores,
-/// added to the patch's row of the square in units of the logits' scale. Positions never fall along
-/// the line (Span::between) or against it (Span::suffix), so the table values' gradients are two
-/// running sums, written at every entry; what is written last stays.
-template <class T, Grid Grid, Span Along, class Kept>
-__device__ void walk_usual_line_back(const LineWalk& walk, const Layout& l,
-                                     const axis_vectors::AxisLines& axis, bool along_y,
-                                     const Gates& gates, float logit_scale,
-                                     const float (&d)[longest_line(Grid)], const Kept& kept,
-                                     T* bins, T* row, int slot, GateSums& sums) {
+/// The backward pass: gradients `d` of vectors to those of table values, into `bins`, and of
+/// scores, added to the patch's row of the square in units of the logits' scale. Positions never
+/// fall along the line (Span::between) or against it (Span::suffix), so the table values' gradients
+/// are two running sums, written at every entry; what is written last stays.
+template <class T, GridKind Grid, Span Along, class Saved>
+__device__ void walk_specialized_line_backward(const LineWalk& walk, const Layout& l,
+                                               const axis_vectors::AxisLines& axis, bool along_y,
+                                               const Gates& gates, float logit_scale,
+                                               const float (&d)[longest_line(Grid)],
+                                               const Saved& saved, T* bins, T* row, int slot,
+                                               GateSums& sums) {
   constexpr int kLength = longest_line(Grid);
   const int entries = entries_of<Grid>(walk);
   constexpr bool kSuffix = Along == Span::suffix;
@@ -201,14 +203,14 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const Layout& l,
   float sum = 0.0F;
 #pragma unroll
   for (int m = 0; m < kLength; ++m) {
-    if (kSuffix || m < walk.own) sum = fmaf(d[m], kept.slope(m), sum);
+    if (kSuffix || m < walk.own) sum = fmaf(d[m], saved.slope(m), sum);
     dt[m] = kSuffix ? sum : m < walk.own ? -sum : 0.0F;
   }
   if constexpr (!kSuffix) {
     sum = 0.0F;
 #pragma unroll
     for (int m = kLength - 1; m >= 0; --m) {
-      sum = fmaf(d[m], kept.slope(m), sum);
+      sum = fmaf(d[m], saved.slope(m), sum);
       if (m > walk.own) dt[m] = sum;
     }
   }
@@ -216,10 +218,10 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const Layout& l,
   float own_gradient = 0.0F;
 #pragma unroll
   for (int m = 0; m < kLength; ++m) {
-    const float gate = gates(kept.score(m));
+    const float gate = gates(saved.score(m));
     dt[m] *= gate * (1.0F - gate);
     if (!is_exact(Grid) && m >= entries) continue;
-    sums.scale += dt[m] * kept.score(m);
+    sums.scale += dt[m] * saved.score(m);
     sums.offset += dt[m];
     T& place = on_line[m * stride];
     const T with_gate = narrow<T>(fmaf(unit, dt[m], widen(place)));
@@ -232,7 +234,7 @@ __device__ void walk_usual_line_back(const LineWalk& walk, const Layout& l,
 #pragma unroll
   for (int i = 0; i < kLength; ++i) {
     const int m = kSuffix ? kLength - 1 - i : i;
-    const TablePlace place = kept.place(m, axis.origin);
+    const TablePlace place = saved.place(m, axis.origin);
     const bool stays = place.row == at, moves_on = place.row == at + 1;
     // Rounded positions may be a little more than one apart.
     if (i > 0 && !stays && !moves_on) bins[at + 1] = narrow<T>(upper);

@@ -20,7 +20,7 @@
 namespace sape2::kernels::cuda::head {
 
 template <BiasForm Form>
-inline constexpr int kHeadSets = Form == BiasForm::distance_pair ? 2 : 1;
+inline constexpr int kVectorSets = Form == BiasForm::distance_pair ? 2 : 1;
 
 /// The bias's factor in a logit.
 template <BiasForm Form>
@@ -68,29 +68,28 @@ struct Logits {
 
   __device__ void make(float (&c)[2][4], const Plan& plan, int slot) const {
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
-      const bool in_grid = slot + 8 * piece < plan.layout.grid_slots;
+    for (int n8 = 0; n8 < 2; ++n8) {
+      const bool in_grid = slot + 8 * n8 < plan.layout.grid_slots;
       if (in_grid && plan.layout.row_width == 12) {
-        make_in_fours(c[piece], plan, slot + 8 * piece);
+        make_in_fours(c[n8], plan, slot + 8 * n8);
       } else if (in_grid) {
         float y[2] = {0.0F, 0.0F};
         if constexpr (Form == BiasForm::direct) {
-          const Vector* const at = along_y + (slot / 8 + piece >> shift);
+          const Vector* const at = along_y + (slot / 8 + n8 >> shift);
           y[0] = factor * widen(at[0]);
           y[1] = factor * widen(at[second_row]);
         }
         float value[4];
 #pragma unroll
-        for (int e = 0; e < 4; ++e) value[e] = along_x[piece][e] + y[e / 2];
+        for (int e = 0; e < 4; ++e) value[e] = along_x[n8][e] + y[e / 2];
 #pragma unroll
-        for (int e = 0; e < 4; ++e) c[piece][e] = fmaf(c[piece][e], scale, value[e]);
+        for (int e = 0; e < 4; ++e) c[n8][e] = fmaf(c[n8][e], scale, value[e]);
       } else {
-        const int first = slot + 8 * piece - plan.layout.grid_slots + 2 * Lane().t;
+        const int first = slot + 8 * n8 - plan.layout.grid_slots + 2 * Lane().t;
         const int behind = plan.geometry.prefix - plan.layout.beside;
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          c[piece][e] =
-              first + e % 2 < behind ? fmaf(c[piece][e], scale, -less_row[e / 2]) : -INFINITY;
+          c[n8][e] = first + e % 2 < behind ? fmaf(c[n8][e], scale, -less_row[e / 2]) : -INFINITY;
       }
     }
   }
@@ -115,19 +114,19 @@ struct Logits {
   }
 
   /// Adds one set's distances.
-  __device__ void add_distances(float (&c)[2][4], const Plan& plan, const Near<T>& near,
-                                const NearRows<T>& rows, const bool (&has_bias)[2],
-                                int slot) const {
+  __device__ void add_distances(float (&c)[2][4], const Plan& plan,
+                                const CenteredVectors<T>& centered, const CenteredRows<T>& rows,
+                                const bool (&has_bias)[2], int slot) const {
     float d[2][2][4];
-    rows.squared(d[0], near, 0, slot);
-    rows.squared(d[1], near, 1, slot);
+    rows.squared(d[0], centered, 0, slot);
+    rows.squared(d[1], centered, 1, slot);
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece)
-      if (slot + 8 * piece < plan.layout.grid_slots) {
+    for (int n8 = 0; n8 < 2; ++n8)
+      if (slot + 8 * n8 < plan.layout.grid_slots) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float both = fast_root(d[0][piece][e]) + fast_root(d[1][piece][e]);
-          c[piece][e] = fmaf(has_bias[e / 2] ? factor : 0.0F, both, c[piece][e]);
+          const float both = fast_root(d[0][n8][e]) + fast_root(d[1][n8][e]);
+          c[n8][e] = fmaf(has_bias[e / 2] ? factor : 0.0F, both, c[n8][e]);
         }
       }
   }
@@ -143,14 +142,14 @@ struct Logits {
     if (!may_have_beside(plan, slot)) return beside;
     const int odd = plan.geometry.cols % 2;
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
-      const int at = slot + 8 * piece + 2 * Lane().t + odd;
-      beside.here[piece] =
+    for (int n8 = 0; n8 < 2; ++n8) {
+      const int at = slot + 8 * n8 + 2 * Lane().t + odd;
+      beside.here[n8] =
           may_have_beside(plan, at) && plan.layout.column_of(at) == plan.geometry.cols;
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        beside.logits[piece][half] = fmaf(
-            odd ? scores[piece][2 * half + 1] : scores[piece][2 * half], scale, -less_row[half]);
+        beside.logits[n8][half] =
+            fmaf(odd ? scores[n8][2 * half + 1] : scores[n8][2 * half], scale, -less_row[half]);
     }
     return beside;
   }
@@ -158,11 +157,10 @@ struct Logits {
                                     const Beside& beside) {
     if (!may_have_beside(plan, slot)) return;
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece)
+    for (int n8 = 0; n8 < 2; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (beside.here[piece] && e % 2 == plan.geometry.cols % 2)
-          c[piece][e] = beside.logits[piece][e / 2];
+        if (beside.here[n8] && e % 2 == plan.geometry.cols % 2) c[n8][e] = beside.logits[n8][e / 2];
   }
 
  private:
@@ -189,24 +187,24 @@ __device__ void read_line(const ForwardParams& p, const LineWalk& walk, std::int
 }
 
 /// Addresses in shared memory that stage 1 reads.
-struct StageOnePlaces {
+struct StageOneOperands {
   std::uint32_t q, k;   // tiles
-  std::uint32_t keys;   // LanePlaces::b_rows of all keys
-  std::uint32_t own_k;  // LanePlaces::a of the warp's
+  std::uint32_t keys;   // LdmatrixOffsets::b_rows of all keys
+  std::uint32_t own_k;  // LdmatrixOffsets::a of the warp's
   std::uint32_t tables;
 };
 
 /// Stage 1 of the warp's patches: vectors of all sets (the direct form's added up) to `lines`, one
-/// set behind the other; `values` is scratch; `kept` gets what the way back needs. `line_of(slot)`:
-/// where `lines` of any slot's warp are. A warp that has no slots comes along for the barrier,
-/// `all`.
-template <BiasForm Form, Grid Grid, class T, int Size, class Kept, class LineOf, class Barrier>
+/// set behind the other; `values` is scratch; `saved` gets what the backward pass needs.
+/// `line_of(slot)`: where `lines` of any slot's warp are. A warp that has no slots comes along for
+/// the barrier, `all`.
+template <BiasForm Form, GridKind Grid, class T, int Size, class Saved, class LineOf, class Barrier>
 __device__ void make_vectors(const ForwardParams& p, const Plan& plan, int own_row,
                              const Products<T, Size, Grid>& products, int head,
                              std::int64_t batch_head, const RowsAsA<T, Size>& q,
-                             const StageOnePlaces& places, float* lines, float* values, Kept kept,
-                             LineOf line_of, Barrier& all) {
-  constexpr int kSets = kHeadSets<Form>;
+                             const StageOneOperands& places, float* lines, float* values,
+                             Saved saved, LineOf line_of, Barrier& all) {
+  constexpr int kSets = kVectorSets<Form>;
   const auto& l = plan.layout;
   if constexpr (shares_scores(Grid)) {
     if (products.works) share_line_scores(plan, q, places.q, places.k, line_of);
@@ -240,15 +238,15 @@ __device__ void make_vectors(const ForwardParams& p, const Plan& plan, int own_r
     }
     __syncwarp();
     const float* const own_values = values + row * l.value_pitch + axis * l.second_table;
-    if constexpr (Grid == Grid::any) {
+    if constexpr (Grid == GridKind::any) {
       walk_line(walk, p.stage.axes[axis], gates, scores + in_line, own_values,
-                lines + set * 16 * l.line_pitch + in_line, set, kept);
+                lines + set * 16 * l.line_pitch + in_line, set, saved);
     } else {
-      walk_usual_line<Grid, usual_span(Form)>(walk, p.stage.axes[axis], gates, scores + in_line,
-                                              own_values, kept);
+      walk_specialized_line<Grid, specialized_span(Form)>(walk, p.stage.axes[axis], gates,
+                                                          scores + in_line, own_values, saved);
     }
   }
-  kept.finish(walk, p.stage.axes[axis]);
+  saved.finish(walk, p.stage.axes[axis]);
   __syncwarp();
 }
 

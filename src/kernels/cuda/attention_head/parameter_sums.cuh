@@ -15,8 +15,8 @@
 namespace sape2::kernels::cuda::head {
 
 /// This block's partial sums of the tables' gradients: binsᵀ · source, sixteen table rows and
-/// sixteen channels a turn. `source`: where the tokens' tile begins.
-template <class T, int Size, Grid Grid>
+/// sixteen channels a round. `source`: where the tokens' tile begins.
+template <class T, int Size, GridKind Grid>
 __device__ void add_table_gradients(const BackwardParams& p, const Plan& plan, int set, bool first,
                                     const Padded<T>& bins, const Products<T, Size, Grid>& products,
                                     std::uint32_t source) {
@@ -50,7 +50,7 @@ __device__ void add_table_gradients(const BackwardParams& p, const Plan& plan, i
     products.add_columns(
         c, source, round_up(l.grid_slots, 16),
         [&](std::uint32_t(&a)[4], int slot) {
-          if (row < l.table_rows) load_turned(a, turned + slot * bins.pitch + row * 2);
+          if (row < l.table_rows) ldmatrix_x4_trans(a, turned + slot * bins.pitch + row * 2);
         },
         column);
 #pragma unroll

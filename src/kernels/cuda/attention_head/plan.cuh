@@ -17,33 +17,33 @@ struct Plan {
   Span span;
 };
 
-template <int Size, BiasForm Form, Grid Grid, bool Backward>
+template <int Size, BiasForm Form, GridKind Grid, bool Backward>
 __device__ Plan make_plan(const ForwardParams& p) {
   Plan plan{p.layout, p.attention.geometry, p.has_tables, p.stage.sets, p.stage.span};
   if constexpr (Form == BiasForm::none || Form == BiasForm::distance_pair) {
     plan.layout.beside = 0;  // known of all calls: rows have no room, or the grid is not compiled
   }
   plan.layout.grid = Grid;
-  if constexpr (Grid == Grid::any) {
+  if constexpr (Grid == GridKind::any) {
     __builtin_assume(plan.layout.row_width != 12);
   } else {
     plan.geometry.head_size = Size;
-    if (Grid != Grid::up_to_12) plan.geometry.aligned = true;
+    if (Grid != GridKind::up_to_12) plan.geometry.aligned = true;
     if (Form != BiasForm::none) {
       plan.has_tables = true;
       plan.sets = 1;
-      plan.span = usual_span(Form);
+      plan.span = specialized_span(Form);
     }
     plan.layout.row_width = row_width(Grid);
-    plan.layout.near_pitch = (16 + 16) * 2 + 16;
+    plan.layout.centered_pitch = (16 + 16) * 2 + 16;
   }
   if constexpr (is_exact(Grid)) {
     constexpr Layout kLayout =
-        exact_layout(Grid, Form, Size, Backward, keeps_lines(Grid, Form, Size));
+        exact_layout(Grid, Form, Size, Backward, saves_stage1(Grid, Form, Size));
     constexpr int kTiles = kLayout.q | kLayout.k | kLayout.tables | kLayout.v | kLayout.dout |
                            kLayout.k_step | kLayout.v_step;
     static_assert(!is_alone(Grid, Size) || kTiles % 1024 == 0, "warpgroups' products need it");
-    static_assert(!kLayout.keeps || kLayout.line_pitch * 4 <= kLayout.bins_pitch,
+    static_assert(!kLayout.saves || kLayout.line_pitch * 4 <= kLayout.bins_pitch,
                   "gradients of vectors and of table values have one place");
     constexpr int kSide = longest_line(Grid);
     plan.layout = kLayout;
@@ -55,7 +55,7 @@ __device__ Plan make_plan(const ForwardParams& p) {
 }
 
 /// The token of every slot, or −1; exact grids need no such list.
-__device__ inline void note_tokens(const Plan& plan, std::int16_t* tokens) {
+__device__ inline void list_tokens(const Plan& plan, std::int16_t* tokens) {
   const auto& l = plan.layout;
   const auto& g = plan.geometry;
   if (is_exact(l.grid)) return;
@@ -97,7 +97,7 @@ void dispatch_grid(const ForwardParams& p, Use use) {
   const auto& g = p.attention.geometry;
   const auto grid = p.layout.grid;
   if constexpr (Form != BiasForm::distance_pair) {
-    if ((g.aligned || grid == Grid::up_to_12) && g.head_size == Size) {
+    if ((g.aligned || grid == GridKind::up_to_12) && g.head_size == Size) {
       bool used = false;
       const auto use_if = [&](auto compiled) {
         if constexpr (is_compiled(decltype(compiled)::value, Form, Size))
@@ -106,16 +106,16 @@ void dispatch_grid(const ForwardParams& p, Use use) {
             used = true;
           }
       };
-      use_if(std::integral_constant<Grid, Grid::up_to_8>());
-      use_if(std::integral_constant<Grid, Grid::up_to_12>());
-      use_if(std::integral_constant<Grid, Grid::up_to_16>());
-      use_if(std::integral_constant<Grid, Grid::seven>());
-      use_if(std::integral_constant<Grid, Grid::eight>());
-      use_if(std::integral_constant<Grid, Grid::fourteen>());
+      use_if(std::integral_constant<GridKind, GridKind::up_to_8>());
+      use_if(std::integral_constant<GridKind, GridKind::up_to_12>());
+      use_if(std::integral_constant<GridKind, GridKind::up_to_16>());
+      use_if(std::integral_constant<GridKind, GridKind::seven>());
+      use_if(std::integral_constant<GridKind, GridKind::eight>());
+      use_if(std::integral_constant<GridKind, GridKind::fourteen>());
       if (used) return;
     }
   }
-  use(std::integral_constant<Grid, Grid::any>());
+  use(std::integral_constant<GridKind, GridKind::any>());
 }
 
 }  // namespace sape2::kernels::cuda::head

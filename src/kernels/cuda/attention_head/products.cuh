@@ -10,16 +10,15 @@
 
 namespace sape2::kernels::cuda::head {
 
-/// A head's large products: a warp's 16 slots with all others. Where they are a warpgroup's, the
-/// matrix unit reads one of the tiles itself, once for 64 slots; elsewhere each warp reads it for
-/// its own 16.
+/// A head's large products: a warp's 16 slots with all others. With wgmma, one of the tiles is read
+/// from shared memory once for 64 slots; elsewhere each warp reads it for its own 16.
 /// `Ahead`: registers suffice for another product to be under way.
-template <class T, int Size, Grid Grid, bool SuitsWarpgroups = true, bool Ahead = is_exact(Grid)>
+template <class T, int Size, GridKind Grid, bool SuitsWarpgroups = true,
+          bool Ahead = is_exact(Grid)>
 struct Products {
-  static constexpr bool kByWarpgroups =
-      kHasWarpgroupProducts && is_alone(Grid, Size) && SuitsWarpgroups;
+  static constexpr bool kByWarpgroups = kHasWgmma && is_alone(Grid, Size) && SuitsWarpgroups;
   static constexpr bool kAhead = kByWarpgroups && Ahead;
-  LanePlaces<Size> places;
+  LdmatrixOffsets<Size> offsets;
   int slots;
   bool works;  // false: this warp only completes a warpgroup
 
@@ -27,8 +26,8 @@ struct Products {
   /// read them.
   template <int Pending>
   __device__ static void finish_copies() {
-    wait_for_copies<Pending>();
-    if constexpr (kByWarpgroups) publish_to_matrix_unit();
+    cp_async_wait<Pending>();
+    if constexpr (kByWarpgroups) fence_proxy_async();
   }
 
   /// c = a · tileᵀ for `Count` sixteens of slots from `slot` on; `tile`: where it begins.
@@ -41,7 +40,7 @@ struct Products {
     } else {
 #pragma unroll
       for (int n = 0; n < Count; ++n)
-        multiply(c[n], a, at_slots<Size>(tile + places.b_rows, slot + 16 * n));
+        multiply(c[n], a, at_slots<Size>(tile + offsets.b_rows, slot + 16 * n));
     }
   }
 
@@ -88,7 +87,7 @@ struct Products {
         } else {  // registers are short: one sixteen is made before the next is multiplied
 #pragma unroll
           for (int n = 0; n < 2; ++n) {
-            multiply(c[n], a, at_slots<Size>(tile + places.b_rows, slot + 16 * n));
+            multiply(c[n], a, at_slots<Size>(tile + offsets.b_rows, slot + 16 * n));
             make(slot + 16 * n, c[n]);
           }
           use(slot, c);
@@ -104,29 +103,28 @@ struct Products {
 
   /// c += a · tile for `Count` sixteens of rows from `row` on; of the tile's columns all or
   /// sixteen, number `sixteen` of these.
-  template <int Pieces, int Count>
-  __device__ void add_columns(float (&c)[Pieces][4], const FragmentA<T> (&a)[Count],
-                              std::uint32_t tile, int row, int sixteen = 0) const {
-    static_assert(Pieces == Size / 8 || Pieces == 2);
+  template <int N8, int Count>
+  __device__ void add_columns(float (&c)[N8][4], const FragmentA<T> (&a)[Count], std::uint32_t tile,
+                              int row, int sixteen = 0) const {
+    static_assert(N8 == Size / 8 || N8 == 2);
     if constexpr (kByWarpgroups) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-      begin_products();
-      start_column_product<T>(c, a, descriptor(at_slots<Size>(tile, row)) + 2 * sixteen);
-      end_products();
-      hold(c);
-      keep(a);
+      wgmma_fence();
+      start_wgmma_rs<T>(c, a, smem_descriptor(at_slots<Size>(tile, row)) + 2 * sixteen);
+      wgmma_commit_and_wait();
+      fence_accumulators(c);
+      fence_operands(a);
 #endif
     } else {
-      const std::uint32_t from = next_columns<Size>(tile + places.b_columns, sixteen);
+      const std::uint32_t from = next_columns<Size>(tile + offsets.b_columns, sixteen);
 #pragma unroll
-      for (int n = 0; n < Count; ++n)
-        multiply_add_columns<T>(c, a[n], at_slots<Size>(from, row + 16 * n));
+      for (int n = 0; n < Count; ++n) mma_columns<T>(c, a[n], at_slots<Size>(from, row + 16 * n));
     }
   }
 
   /// c += a · tile over `rows` of it, for sixteen of which load(registers, row) gives A, if any.
-  template <int Pieces, class Load>
-  __device__ void add_columns(float (&c)[Pieces][4], std::uint32_t tile, int rows, Load load,
+  template <int N8, class Load>
+  __device__ void add_columns(float (&c)[N8][4], std::uint32_t tile, int rows, Load load,
                               int sixteen = 0) const {
     const auto add = [&](int row, auto count) {
       FragmentA<T> a[decltype(count)::value] = {};
@@ -152,21 +150,20 @@ struct Products {
   __device__ void start_rows(float (&c)[Count][2][4], const RowsAsA<T, Size>& a, std::uint32_t tile,
                              int slot) const {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    auto& pieces = reinterpret_cast<float(&)[2 * Count][4]>(c);
-    const std::uint64_t rows = descriptor(at_slots<Size>(tile, slot));
-    hold(pieces);
-    begin_products();
+    auto& accumulators = reinterpret_cast<float(&)[2 * Count][4]>(c);
+    const std::uint64_t rows = smem_descriptor(at_slots<Size>(tile, slot));
+    fence_accumulators(accumulators);
+    wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < Size / 16; ++k)
-      register_row_product<T>(pieces, a.k[k], rows + 2 * k, k > 0);
-    commit_products();
+    for (int k = 0; k < Size / 16; ++k) wgmma_rs<T>(accumulators, a.k[k], rows + 2 * k, k > 0);
+    wgmma_commit();
 #endif
   }
   template <int Count>
   __device__ static void finish_rows(float (&c)[Count][2][4]) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    wait_for_products<0>();
-    hold(reinterpret_cast<float(&)[2 * Count][4]>(c));
+    wgmma_wait<0>();
+    fence_accumulators(reinterpret_cast<float(&)[2 * Count][4]>(c));
 #endif
   }
 };

@@ -11,14 +11,14 @@
 /// A whole head's tokens in shared memory, as `Tile`s of `Size` columns, and back.
 namespace sape2::kernels::cuda::head {
 
-/// `address`, one of LanePlaces' of the tile's first slots, at sixteen slots from `slot` on.
+/// `address`, one of LdmatrixOffsets' of the tile's first slots, at sixteen slots from `slot` on.
 template <int Size>
 __device__ std::uint32_t at_slots(std::uint32_t address, int slot) {
   return address + slot * kRowBytes<Size>;
 }
 
-/// Copies a warp's sixteen slots, a few 16-byte pieces a lane.
-template <class T, int Size, Grid Grid>
+/// Copies a warp's sixteen slots, a few 16-byte chunks a lane.
+template <class T, int Size, GridKind Grid>
 struct SlotCopies {
   static constexpr int kLanes = Size / 8, kSweeps = kLanes / 2, kStep = 32 / kLanes;
   int tokens[kSweeps];  // or −1
@@ -61,8 +61,8 @@ struct SlotCopies {
     if (g.aligned) {
 #pragma unroll
       for (int sweep = 0; sweep < kSweeps; ++sweep)
-        copy_async_16(rows + LanePlaces<Size>::place(place(sweep), column / 8),
-                      in_head ? row(from, sweep) : from.data, in_head && tokens[sweep] >= 0);
+        cp_async_16(rows + LdmatrixOffsets<Size>::offset(place(sweep), column / 8),
+                    in_head ? row(from, sweep) : from.data, in_head && tokens[sweep] >= 0);
       return;
     }
 #pragma unroll 1
@@ -73,14 +73,14 @@ struct SlotCopies {
       for (int sweep = 0; sweep < kSweeps; ++sweep)
         if (sweep == i / 8) token = tokens[sweep];
       const bool valid = token >= 0 && c < g.head_size;
-      reinterpret_cast<T*>(rows + LanePlaces<Size>::place(place(i / 8), column / 8))[i % 8] =
+      reinterpret_cast<T*>(rows + LdmatrixOffsets<Size>::offset(place(i / 8), column / 8))[i % 8] =
           valid ? from.row(token)[c] : narrow<T>(0.0F);
     }
   }
 };
 
-/// Four neighbouring lanes have a pair each of four pieces; afterwards each has one whole piece.
-__device__ inline uint4 gather_piece(const std::uint32_t (&pairs)[4]) {
+/// Four neighbouring lanes have a pair each of four chunks; afterwards each has one whole chunk.
+__device__ inline uint4 gather_chunk(const std::uint32_t (&pairs)[4]) {
   const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
   const auto trade = [](std::uint32_t pair, int step) {
     return __shfl_xor_sync(0xffffffffu, pair, step);
@@ -94,8 +94,8 @@ __device__ inline uint4 gather_piece(const std::uint32_t (&pairs)[4]) {
 }
 
 /// A warp's sixteen rows of a result, times `factor`, to the tokens in its slots.
-template <class T, int Pieces>
-__device__ void store_slots(const HeadView<T>& to, const float (&c)[Pieces][4],
+template <class T, int N8>
+__device__ void store_slots(const HeadView<T>& to, const float (&c)[N8][4],
                             const std::int16_t* tokens, int own_row, const float (&factor)[2],
                             const Plan& plan) {
   const Lane lane;
@@ -104,23 +104,23 @@ __device__ void store_slots(const HeadView<T>& to, const float (&c)[Pieces][4],
   for (int half = 0; half < 2; ++half) {
     const int token = token_of(plan, tokens, own_row, lane.g + 8 * half);
     T* const row = to.row(token);
-    const auto pair = [&](int piece) {
-      return pack<T>(c[piece][2 * half] * factor[half], c[piece][2 * half + 1] * factor[half]);
+    const auto pair = [&](int chunk) {
+      return pack<T>(c[chunk][2 * half] * factor[half], c[chunk][2 * half + 1] * factor[half]);
     };
-    if (!g.aligned || g.head_size != Pieces * 8) {
+    if (!g.aligned || g.head_size != N8 * 8) {
       if (token >= 0) store_row(row, c, half, factor[half], g.head_size, false);
-    } else if constexpr (Pieces % 4 == 0) {
+    } else if constexpr (N8 % 4 == 0) {
 #pragma unroll
-      for (int first = 0; first < Pieces; first += 4) {
-        const auto piece =
-            gather_piece({pair(first), pair(first + 1), pair(first + 2), pair(first + 3)});
-        if (token >= 0) *reinterpret_cast<uint4*>(row + (first + lane.t) * 8) = piece;
+      for (int first = 0; first < N8; first += 4) {
+        const auto chunk =
+            gather_chunk({pair(first), pair(first + 1), pair(first + 2), pair(first + 3)});
+        if (token >= 0) *reinterpret_cast<uint4*>(row + (first + lane.t) * 8) = chunk;
       }
     } else {
 #pragma unroll
-      for (int piece = 0; piece < Pieces; ++piece)
+      for (int chunk = 0; chunk < N8; ++chunk)
         if (token >= 0)
-          *reinterpret_cast<std::uint32_t*>(row + piece * 8 + 2 * lane.t) = pair(piece);
+          *reinterpret_cast<std::uint32_t*>(row + chunk * 8 + 2 * lane.t) = pair(chunk);
     }
   }
 }

@@ -54,8 +54,7 @@ __device__ void make_logit_gradients(const Products& products, const Rows& own_d
     if (!products.works) return;
     FragmentA<T> weights[kCount];
 #pragma unroll
-    for (int n = 0; n < kCount; ++n)
-      load_matrices(weights[n].r, own_weights + (first + 16 * n) * 2);
+    for (int n = 0; n < kCount; ++n) ldmatrix_x4(weights[n].r, own_weights + (first + 16 * n) * 2);
     if (!two_squares) __syncwarp();  // gradients take the weights' places
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
@@ -78,23 +77,23 @@ __device__ void make_logit_gradients(const Products& products, const Rows& own_d
 
 /// The gradients of table values back through the tables, for q's rows or k's; in units of the
 /// logits' scale.
-template <class T, class Products, int Pieces, class BinsOf>
-__device__ void add_tables_back(const ForwardParams& p, const Plan& plan, const Products& products,
-                                float (&to)[Pieces][4], bool of_q, std::uint32_t tables,
-                                int own_row, BinsOf bins_of) {
+template <class T, class Products, int N8, class BinsOf>
+__device__ void add_tables_backward(const ForwardParams& p, const Plan& plan,
+                                    const Products& products, float (&to)[N8][4], bool of_q,
+                                    std::uint32_t tables, int own_row, BinsOf bins_of) {
   // q's tables are the first set, k's the last.
   if (!plan.has_tables || (of_q ? !p.stage.first_from_q : p.stage.first_from_q && plan.sets == 1))
     return;
   const auto& l = plan.layout;
   const int set = of_q ? 0 : plan.sets - 1;
   const std::uint32_t bins = bins_of(set).a(own_row);
-  products.add_columns(to, tables + set * l.table_rows * kRowBytes<Pieces * 8>, l.table_rows,
+  products.add_columns(to, tables + set * l.table_rows * kRowBytes<N8 * 8>, l.table_rows,
                        [&](std::uint32_t(&gradients)[4], int row) {
-                         if (products.works) load_matrices(gradients, bins + row * 2);
+                         if (products.works) ldmatrix_x4(gradients, bins + row * 2);
                        });
   const float unit = 1.0F / p.attention.scale;
 #pragma unroll
-  for (int i = 0; i < Pieces * 4; ++i) to[i / 4][i % 4] *= unit;
+  for (int i = 0; i < N8 * 4; ++i) to[i / 4][i % 4] *= unit;
 }
 
 }  // namespace sape2::kernels::cuda::head

@@ -36,19 +36,19 @@ struct QueryRows {
 };
 
 /// dout · out of the warp's rows: `out` is read early, multiplied once dout has arrived.
-template <class T, int Size, Grid Grid>
+template <class T, int Size, GridKind Grid>
 struct RowsDelta {
   using Copies = SlotCopies<T, Size, Grid>;
-  uint4 pieces[Copies::kSweeps];
+  uint4 chunks[Copies::kSweeps];
 
   __device__ RowsDelta(const Copies& copies, const HeadView<const T>& out, const Geometry& g) {
 #pragma unroll
     for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
-      pieces[sweep] = {};
+      chunks[sweep] = {};
       if (copies.tokens[sweep] < 0 || copies.column >= g.head_size) continue;
       const T* const row = copies.row(out, sweep);
       if (g.aligned) {
-        pieces[sweep] = *reinterpret_cast<const uint4*>(row);
+        chunks[sweep] = *reinterpret_cast<const uint4*>(row);
       } else {
         std::uint32_t words[4];
 #pragma unroll
@@ -57,7 +57,7 @@ struct RowsDelta {
           words[i] =
               pack<T>(left > 0 ? widen(row[2 * i]) : 0.0F, left > 1 ? widen(row[2 * i + 1]) : 0.0F);
         }
-        pieces[sweep] = {words[0], words[1], words[2], words[3]};
+        chunks[sweep] = {words[0], words[1], words[2], words[3]};
       }
     }
   }
@@ -68,9 +68,9 @@ struct RowsDelta {
     for (int sweep = 0; sweep < Copies::kSweeps; ++sweep) {
       const int place = Copies::place(sweep);
       const auto other = *reinterpret_cast<const uint4*>(
-          own_dout + LanePlaces<Size>::place(place, lane % Copies::kLanes));
-      const std::uint32_t a[4] = {pieces[sweep].x, pieces[sweep].y, pieces[sweep].z,
-                                  pieces[sweep].w};
+          own_dout + LdmatrixOffsets<Size>::offset(place, lane % Copies::kLanes));
+      const std::uint32_t a[4] = {chunks[sweep].x, chunks[sweep].y, chunks[sweep].z,
+                                  chunks[sweep].w};
       const std::uint32_t b[4] = {other.x, other.y, other.z, other.w};
       float sum = 0.0F;
 #pragma unroll
@@ -87,9 +87,9 @@ struct RowsDelta {
 };
 
 /// Eights of grid rows that a kernel adds up along.
-template <Grid Grid>
-inline constexpr int kSumsAlongY = Grid == Grid::any ? kMostSlots / 64
-                                                     : (longest_line(Grid) + 7) / 8;
+template <GridKind Grid>
+inline constexpr int kSumsAlongY = Grid == GridKind::any ? kMostSlots / 64
+                                                         : (longest_line(Grid) + 7) / 8;
 
 /// The direct form: sums along grid columns and rows, made by products with zeros and ones, or by
 /// additions where a lane's keys keep to their columns.
@@ -115,8 +115,8 @@ struct DirectSums {
 #pragma unroll
       for (int e = 0; e < 8; ++e) along_x[e / 4][e % 4] += exact[e / 4][e % 4];
     } else {
-      multiply_add(along_x[0], gradient, x[0]);
-      if (l.row_width != 8) multiply_add(along_x[1], gradient, x[1]);
+      mma(along_x[0], gradient, x[0]);
+      if (l.row_width != 8) mma(along_x[1], gradient, x[1]);
     }
     const int key = in_fours ? slot + 2 * Lane().t : slot, row = l.row_of(key);
     const int next_row = in_fours ? l.row_of(key + 8) : l.row_width == 16 ? row : row + 1;
@@ -124,8 +124,7 @@ struct DirectSums {
     for (int i = 0; i < Eights; ++i) {
       if (!in_fours && row / 8 != i && next_row / 8 != i) continue;  // all lanes alike
       const int column = i * 8 + Lane().g;
-      multiply_add(
-          along_y[i], gradient,
+      mma(along_y[i], gradient,
           FragmentB<T>{column == row ? ones.r[0] : 0u, column == next_row ? ones.r[1] : 0u});
     }
   }
@@ -184,24 +183,25 @@ struct DirectSums {
 /// distance, dU_i = Σ_n ω_in (u_i − u_n), here u_i·Σω − ω·U with the same rounded ω in both.
 /// Returns this lane's share of Σ gradient · bias, which is half of Σ ω · distance².
 template <class T>
-__device__ float distance_gradients(const Plan& plan, int own_row, const Near<T>& near,
-                                    const Padded<T>& square, float factor, float* lines) {
+__device__ float distance_gradients(const Plan& plan, int own_row,
+                                    const CenteredVectors<T>& centered, const Padded<T>& square,
+                                    float factor, float* lines) {
   constexpr std::uint32_t kOne = std::is_same_v<T, Bf16> ? 0x3f803f80u : 0x3c003c00u;
   const auto& l = plan.layout;
   const Lane lane;
   const bool queries[2] = {on_grid(plan, own_row, lane.g), on_grid(plan, own_row + 8, lane.g)};
-  NearRows<T> rows;
-  rows.begin(near, own_row);
+  CenteredRows<T> rows;
+  rows.begin(centered, own_row);
   const std::uint32_t there = square.a(own_row), back = square.b_rows(0) + own_row * 2;
-  const std::uint32_t others = near.tile.a(0);
+  const std::uint32_t others = centered.tile.a(0);
   float with_bias = 0.0F;
   float sum[2][2][4] = {}, more[2][4] = {};  // by axis; y beyond 16
   float weight[2][4] = {};                   // Σω, the same in every column
 #pragma unroll 1
   for (int slot = 0; slot < l.grid_slots; slot += 16) {
     FragmentA<T> one_way, other_way;
-    load_matrices(one_way.r, there + slot * 2);
-    load_turned(other_way.r, back + slot * square.pitch);
+    ldmatrix_x4(one_way.r, there + slot * 2);
+    ldmatrix_x4_trans(other_way.r, back + slot * square.pitch);
     float both[2][4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -214,7 +214,7 @@ __device__ float distance_gradients(const Plan& plan, int own_row, const Near<T>
 #pragma unroll
     for (int axis = 0; axis < 2; ++axis) {
       float d[2][4];
-      rows.squared(d, near, axis, slot);
+      rows.squared(d, centered, axis, slot);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         float& square_distance = d[e / 4][e % 4];
@@ -224,19 +224,19 @@ __device__ float distance_gradients(const Plan& plan, int own_row, const Near<T>
       }
       auto omega = as_a<T>(d[0], d[1]);
       for (auto& pair : omega.r) pair = within_range<T>(pair);
-      multiply_add(weight[axis], omega, FragmentB<T>{kOne, kOne});
+      mma(weight[axis], omega, FragmentB<T>{kOne, kOne});
       std::uint32_t b[4];
-      load_turned(b, others + slot * near.tile.pitch + 32 * axis);
-      multiply_add_pair<T>(sum[axis][0], sum[axis][1], omega, b);
-      if (axis == 1 && near.long_y) {
-        load_turned(b, others + slot * near.tile.pitch + 64);
-        multiply_add_pair<T>(more[0], more[1], omega, b);
+      ldmatrix_x4_trans(b, others + slot * centered.tile.pitch + 32 * axis);
+      mma_pair<T>(sum[axis][0], sum[axis][1], omega, b);
+      if (axis == 1 && centered.long_y) {
+        ldmatrix_x4_trans(b, others + slot * centered.tile.pitch + 64);
+        mma_pair<T>(more[0], more[1], omega, b);
       }
     }
   }
 #pragma unroll
   for (int part = 0; part < 3; ++part) {
-    if (part == 2 && !near.long_y) break;
+    if (part == 2 && !centered.long_y) break;
     const int axis = part > 0;
     const int first = part == 2 ? 16 : 0;
     const int entries = axis ? plan.geometry.rows : plan.geometry.cols;
@@ -244,7 +244,7 @@ __device__ float distance_gradients(const Plan& plan, int own_row, const Near<T>
     for (int e = 0; e < 8; ++e) {
       const int entry = first + e / 4 * 8 + 2 * lane.t + e % 2, row = lane.g + e % 4 / 2 * 8;
       if (entry >= entries) continue;
-      const float u = widen(near.tile.row(own_row + row)[axis * 16 + entry]);
+      const float u = widen(centered.tile.row(own_row + row)[axis * 16 + entry]);
       const float others_share = part == 2 ? more[e / 4][e % 4] : sum[axis][e / 4][e % 4];
       lines[row * l.line_pitch + axis * l.row_width + entry] =
           factor * (weight[axis][e % 4 / 2 * 2] * u - others_share);

@@ -26,7 +26,7 @@ namespace sape2::kernels::cuda::sm80 {
 inline constexpr int kBackwardColumns = 32;
 
 template <class T, int HeadSize, BiasForm Form>
-inline constexpr int kBackwardBlocks = kIsWide<T> || HeadSize > 64 ? 1
+inline constexpr int kBackwardBlocks = kIsFp32<T> || HeadSize > 64 ? 1
                                        : kIsDistance<Form>         ? 2
                                                                    : 3;
 
@@ -51,8 +51,8 @@ template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     backward_kernel(const __grid_constant__ AttentionBackwardParams params) {
   constexpr int kColumns = kBackwardColumns;
-  constexpr int kPieces = kColumns / 8;
-  constexpr int kOutPieces = HeadSize / 8;
+  constexpr int kN8 = kColumns / 8;
+  constexpr int kOutN8 = HeadSize / 8;
   constexpr bool kDirect = Form == BiasForm::direct, kDistance = kIsDistance<Form>;
   constexpr bool kDirectRows = kDirect && !KeysAlongRows;
   using Columns = BackwardColumnsOf<Form, KeysAlongRows, kColumns>;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
   const auto row_token = [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; };
   load_rows<HeadSize, kRowTile>(a, KeysAlongRows ? k : q, g.head_size, g.aligned, row_token);
   load_rows<HeadSize, kRowTile>(da, KeysAlongRows ? v : dout, g.head_size, g.aligned, row_token);
-  BiasOf<T, kPieces, Form, KeysAlongRows> bias(p, batch_head, first_row, row, aligned_shared(next));
+  BiasOf<T, kN8, Form, KeysAlongRows> bias(p, batch_head, first_row, row, aligned_shared(next));
 
   float* const delta = params.delta + batch_head * g.tokens;
   const SoftmaxRow* const softmax = p.softmax + batch_head * g.tokens;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
                                   token_of);
     if constexpr (kDistance) bias.load_columns(buffer, tile * kColumns);
     if constexpr (kDirect && KeysAlongRows) bias.load(buffer, tile * kColumns);
-    commit_copies();
+    cp_async_commit();
   };
   load_tile(0);
 
@@ -143,30 +143,29 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
     bias_factor = per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 
   float with_bias = 0.0F;  // this lane's share of Σ gradient of the logit · bias
-  float d_a[kOutPieces][4] = {};
-  float d_da[KeysAlongRows ? kOutPieces : 1][4] = {};
-  [[maybe_unused]] DistanceGradient<T, kPieces> near_gradient[kDistance ? 2 : 1];
-  [[maybe_unused]] DirectRowGradients<T, kPieces> direct_gradient(params, batch_head, row,
-                                                                  bias_factor);
+  float d_a[kOutN8][4] = {};
+  float d_da[KeysAlongRows ? kOutN8 : 1][4] = {};
+  [[maybe_unused]] DistanceGradient<T, kN8> centered_gradient[kDistance ? 2 : 1];
+  [[maybe_unused]] DirectRowGradients<T, kN8> direct_gradient(params, batch_head, row, bias_factor);
 
   const int tiles = tokens.tiles;
   for (int tile = 0; tile < tiles; ++tile) {
     const int buffer = tile % 2;
     if (tile + 1 < tiles) {
       load_tile(tile + 1);
-      wait_for_copies<1>();
+      cp_async_wait<1>();
     } else {
-      wait_for_copies<0>();
+      cp_async_wait<0>();
     }
-    publish_to_matrix_unit();
+    fence_proxy_async();
     __syncthreads();
-    tokens.note(tile + 2);
+    tokens.look_ahead(tile + 2);
     [[maybe_unused]] const auto place = columns.place(tile);
 
     // Logits, then weights.
-    float weight[kPieces][4];
-    [[maybe_unused]] float inverse[kDistance ? 2 : 1][kPieces][4];
-    [[maybe_unused]] float distance[kDistance ? kPieces : 1][4];
+    float weight[kN8][4];
+    [[maybe_unused]] float inverse[kDistance ? 2 : 1][kN8][4];
+    [[maybe_unused]] float distance[kDistance ? kN8 : 1][4];
     row_product<HeadSize>(weight, a, b[buffer]);
     if constexpr (kDirectRows) {
       if (place.first_row == 0) {
@@ -178,45 +177,44 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
       bias.template bias<true>(distance, inverse, set, buffer, row, tile * kColumns);
     }
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
+    for (int n8 = 0; n8 < kN8; ++n8) {
       [[maybe_unused]] float bb[4];
-      if constexpr (kDirect && KeysAlongRows) bias.bias(buffer, piece, bb);
+      if constexpr (kDirect && KeysAlongRows) bias.bias(buffer, n8, bb);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
-        float logit = weight[piece][e];
+        const int column = buffer * kColumns + n8 * 8 + 2 * lane.t + e % 2;
+        float logit = weight[n8][e];
         if constexpr (Form == BiasForm::none) logit *= scale;
         if constexpr (kDirect && KeysAlongRows) logit = logit_of(logit, scale, bb[e], bias_factor);
-        if constexpr (kDistance) logit = logit_of(logit, scale, distance[piece][e], bias_factor);
+        if constexpr (kDistance) logit = logit_of(logit, scale, distance[n8][e], bias_factor);
         const float3 query = KeysAlongRows ? column_rows[column] : own_rows[e / 2];
-        weight[piece][e] = relative_weight(logit, query.x) * query.y;
+        weight[n8][e] = relative_weight(logit, query.x) * query.y;
       }
     }
 
     if constexpr (!KeysAlongRows) {
       if (!columns.full(tile, place)) {
 #pragma unroll
-        for (int piece = 0; piece < kPieces; ++piece)
+        for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            if (tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0) weight[piece][e] = 0.0F;
+            if (tokens(tile, n8 * 8 + 2 * lane.t + e % 2) < 0) weight[n8][e] = 0.0F;
       }
     }
 
     // The logits' gradients.
-    float gradient[kPieces][4];
+    float gradient[kN8][4];
     row_product<HeadSize>(gradient, da, db[buffer]);
     if constexpr (KeysAlongRows) add_column_product<T>(d_da, weight, db[buffer]);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int column = buffer * kColumns + piece * 8 + 2 * lane.t + e % 2;
+        const int column = buffer * kColumns + n8 * 8 + 2 * lane.t + e % 2;
         const float mean = KeysAlongRows ? column_rows[column].z : own_rows[e / 2].z;
-        gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - mean);
-        if constexpr (kDistance) gradient[piece][e] = within_range<T>(gradient[piece][e]);
-        if constexpr (kDistance && !KeysAlongRows)
-          with_bias += gradient[piece][e] * distance[piece][e];
+        gradient[n8][e] = weight[n8][e] * (gradient[n8][e] - mean);
+        if constexpr (kDistance) gradient[n8][e] = within_range<T>(gradient[n8][e]);
+        if constexpr (kDistance && !KeysAlongRows) with_bias += gradient[n8][e] * distance[n8][e];
       }
     add_column_product<T>(d_a, gradient, b[buffer]);
 
@@ -229,12 +227,12 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
 #pragma unroll
       for (int axis = 0; axis < 2; ++axis) {
 #pragma unroll
-        for (int piece = 0; piece < kPieces; ++piece)
+        for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            inverse[axis][piece][e] =
-                within_range<T>(inverse[axis][piece][e] * (gradient[piece][e] * bias_factor));
-        near_gradient[axis].add(bias.near(set, axis), buffer, inverse[axis], first_entry);
+            inverse[axis][n8][e] =
+                within_range<T>(inverse[axis][n8][e] * (gradient[n8][e] * bias_factor));
+        centered_gradient[axis].add(bias.centered(set, axis), buffer, inverse[axis], first_entry);
       }
     }
     __syncthreads();
@@ -246,11 +244,11 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
       const int width = axis ? p.vectors.width_y : p.vectors.width_x;
       float* const to = static_cast<float*>(axis ? params.dy : params.dx) +
                         ((set * g.batch_heads + batch_head) * g.padded_tokens + row) * width;
-      near_gradient[axis].finish(bias.near(set, axis), first_entry,
-                                 [&](int entry, int half, float value) {
-                                   float& place = to[8 * half * width + entry];
-                                   place = KeysAlongRows ? place + value : value;
-                                 });
+      centered_gradient[axis].finish(bias.centered(set, axis), first_entry,
+                                     [&](int entry, int half, float value) {
+                                       float& place = to[8 * half * width + entry];
+                                       place = KeysAlongRows ? place + value : value;
+                                     });
     }
   }
   if (!first_part) return;
@@ -288,9 +286,9 @@ void launch_backward(const AttentionBackwardParams& p, cudaStream_t stream) {
 
 template <class T>
 void backward(const AttentionBackwardParams& p, BiasForm form, cudaStream_t stream,
-              const GoOn& go_on) {
-  if constexpr (!kIsWide<T>)
-    if (sm90::backward<T>(p, form, stream, go_on)) return;
+              const BackwardContinuation& continuation) {
+  if constexpr (!kIsFp32<T>)
+    if (sm90::backward<T>(p, form, stream, continuation)) return;
   dispatch_head_size<T>(p.forward.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {
@@ -305,7 +303,7 @@ void backward(const AttentionBackwardParams& p, BiasForm form, cudaStream_t stre
     }
   });
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
-  if (go_on.from) go_on.from({.wide = distance, .before_keys = false});
+  if (continuation.from) continuation.from({.fp32 = distance, .before_keys = false});
 }
 
 }  // namespace sape2::kernels::cuda::sm80

@@ -14,12 +14,12 @@ struct NoBias {
 };
 
 /// `KeysAlongRows`: a tile's rows are keys and its columns queries.
-template <class T, int Pieces, BiasForm Form, bool KeysAlongRows = false>
+template <class T, int N8, BiasForm Form, bool KeysAlongRows = false>
 using BiasOf = std::conditional_t<
     Form == BiasForm::none, NoBias,
-    std::conditional_t<
-        kIsDistance<Form>, DistanceTiles<T, Pieces, Form == BiasForm::distance_pair ? 2 : 1>,
-        std::conditional_t<KeysAlongRows, DirectColumns<T, Pieces>, DirectRows<T, Pieces>>>>;
+    std::conditional_t<kIsDistance<Form>,
+                       DistanceTiles<T, N8, Form == BiasForm::distance_pair ? 2 : 1>,
+                       std::conditional_t<KeysAlongRows, DirectColumns<T, N8>, DirectRows<T, N8>>>>;
 
 /// One expression for both directions, so that its rounding cancels between them.
 __device__ inline float logit_of(float score, float scale, float bias, float factor) {

@@ -74,33 +74,33 @@ struct GridColumns {
 };
 
 /// The tokens of a block's tiles of columns. Where finding them takes divisions they are noted in
-/// shared memory two tiles ahead: note(tile + 2) belongs between the barriers of tile `tile`.
+/// shared memory two tiles ahead: look_ahead(tile + 2) belongs between the barriers of tile `tile`.
 template <class Columns, int Width>
 struct ColumnTokens {
-  static constexpr bool kNoted = std::is_same_v<Columns, GridColumns<Width>>;
-  __host__ __device__ static constexpr int bytes() { return kNoted ? 3 * Width * 4 : 0; }
+  static constexpr bool kLooksAhead = std::is_same_v<Columns, GridColumns<Width>>;
+  __host__ __device__ static constexpr int bytes() { return kLooksAhead ? 3 * Width * 4 : 0; }
 
   const Columns& columns;
-  int* notes;
+  int* ahead;
   int tiles;
 
   __device__ ColumnTokens(const Columns& all, unsigned char* shared)
-      : columns(all), notes(reinterpret_cast<int*>(shared)), tiles(all.tiles()) {
-    if constexpr (kNoted) {
-      note(0);
-      note(1);
+      : columns(all), ahead(reinterpret_cast<int*>(shared)), tiles(all.tiles()) {
+    if constexpr (kLooksAhead) {
+      look_ahead(0);
+      look_ahead(1);
       __syncthreads();
     }
   }
-  __device__ void note(int tile) const {
-    if constexpr (kNoted)
+  __device__ void look_ahead(int tile) const {
+    if constexpr (kLooksAhead)
       if (tile < tiles)
         for (int slot = threadIdx.x; slot < Width; slot += kThreads)
-          notes[tile % 3 * Width + slot] = columns.token(tile, slot);
+          ahead[tile % 3 * Width + slot] = columns.token(tile, slot);
   }
   __device__ int operator()(int tile, int slot) const {
-    if constexpr (kNoted) {
-      return notes[tile % 3 * Width + slot];
+    if constexpr (kLooksAhead) {
+      return ahead[tile % 3 * Width + slot];
     } else {
       return columns.token(tile, slot);
     }

@@ -9,13 +9,13 @@
 /// The direct form, b_in = x_i[column of n] + y_i[row of n].
 namespace sape2::kernels::cuda::sm80 {
 
-/// Walks the 8-wide pieces of a tile laid out by GridColumns: which grid row and column each begins
-/// at.
-struct PieceCursor {
+/// Walks the 8-wide n8 fragments of a tile laid out by GridColumns: which grid row and column each
+/// begins at.
+struct N8Cursor {
   int y, x = 0;
   int part_width;
 
-  __device__ PieceCursor(int first_row, int width) : y(first_row), part_width(width) {}
+  __device__ N8Cursor(int first_row, int width) : y(first_row), part_width(width) {}
   __device__ void next() {
     x += 8;
     if (x >= part_width) {
@@ -27,13 +27,13 @@ struct PieceCursor {
 
 /// Queries along the rows of the tile. A lane's places of x stay the same from tile to tile, so
 /// x_i lives in registers; y_i is one number a grid row.
-template <class T, int Pieces>
+template <class T, int N8>
 struct DirectRows {
-  using Columns = GridColumns<Pieces * 8>;
+  using Columns = GridColumns<N8 * 8>;
 
   const T* x[2];  // of this lane's rows
   const T* y[2];
-  float along_x[Pieces][4];  // times the factor of the bias in the logit
+  float along_x[N8][4];  // times the factor of the bias in the logit
 
   __device__ DirectRows(const AttentionParams& p, std::int64_t batch_head, int /*first_row*/,
                         int row, unsigned char* /*shared*/) {
@@ -47,28 +47,28 @@ struct DirectRows {
   }
 
   __device__ void begin_part(const Columns& columns, int part, float factor) {
-    PieceCursor at(0, columns.part_width);
+    N8Cursor at(0, columns.part_width);
     const Lane lane;
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece, at.next()) {
+    for (int n8 = 0; n8 < N8; ++n8, at.next()) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = part * columns.part_width + at.x + 2 * lane.t + e % 2;
-        along_x[piece][e] = column < columns.cols ? factor * widen(x[e / 2][column]) : 0.0F;
+        along_x[n8][e] = column < columns.cols ? factor * widen(x[e / 2][column]) : 0.0F;
       }
     }
   }
 
   /// logits = scale · scores + factor · bias for one tile.
-  __device__ void add_to_logits(float (&logits)[Pieces][4], const Columns& columns, int first_row,
+  __device__ void add_to_logits(float (&logits)[N8][4], const Columns& columns, int first_row,
                                 float scale, float factor) const {
-    PieceCursor at(first_row, columns.part_width);
+    N8Cursor at(first_row, columns.part_width);
     float along_y[2] = {0.0F, 0.0F};
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece, at.next()) {
+    for (int n8 = 0; n8 < N8; ++n8, at.next()) {
       if (at.y >= columns.rows) {  // prefix tokens
 #pragma unroll
-        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
+        for (int e = 0; e < 4; ++e) logits[n8][e] *= scale;
         continue;
       }
       if (at.x == 0) {
@@ -77,21 +77,21 @@ struct DirectRows {
       }
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        logits[piece][e] = fmaf(logits[piece][e], scale, along_x[piece][e] + along_y[e / 2]);
+        logits[n8][e] = fmaf(logits[n8][e], scale, along_x[n8][e] + along_y[e / 2]);
     }
   }
 };
 
 /// Gradient of the queries' vectors: sums of the logits' gradients along the tile's rows.
-template <class T, int Pieces>
+template <class T, int N8>
 struct DirectRowGradients {
-  using Columns = GridColumns<Pieces * 8>;
+  using Columns = GridColumns<N8 * 8>;
 
   T* dx[2];  // of this lane's rows
   T* dy[2];
   float factor;  // from logit to bias
   bool with_gain;
-  float sum_x[Pieces][4];
+  float sum_x[N8][4];
 
   __device__ DirectRowGradients(const AttentionBackwardParams& p, std::int64_t batch_head, int row,
                                 float c)
@@ -106,27 +106,27 @@ struct DirectRowGradients {
 
   __device__ void begin_part() {
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
+    for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sum_x[piece][e] = 0.0F;
+      for (int e = 0; e < 4; ++e) sum_x[n8][e] = 0.0F;
   }
 
   /// Adds one tile; returns this lane's share of Σ gradient · y-part of the bias.
   __device__ float add(const Columns& columns, const typename Columns::Place& place,
-                       const float (&gradient)[Pieces][4], const T* const (&y)[2]) {
+                       const float (&gradient)[N8][4], const T* const (&y)[2]) {
     const Lane lane;
     const int part = place.part, slots = columns.rows_per_tile * columns.part_width;
-    PieceCursor at(place.first_row, columns.part_width);
+    N8Cursor at(place.first_row, columns.part_width);
     float sum_y[2] = {0.0F, 0.0F}, with_bias = 0.0F;
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece) {
-      const bool patch = at.y < columns.rows && piece * 8 < slots;
+    for (int n8 = 0; n8 < N8; ++n8) {
+      const bool patch = at.y < columns.rows && n8 * 8 < slots;
       const int row = at.y;
       if (patch) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          sum_x[piece][e] += gradient[piece][e];
-          sum_y[e / 2] += gradient[piece][e];
+          sum_x[n8][e] += gradient[n8][e];
+          sum_y[e / 2] += gradient[n8][e];
         }
       }
       at.next();
@@ -151,25 +151,24 @@ struct DirectRowGradients {
   /// Writes the part's sums; returns this lane's share of Σ gradient · x-part of the bias.
   __device__ float end_part(const Columns& columns, int part, const T* const (&x)[2]) {
     const Lane lane;
-    const int pieces = columns.part_width / 8;
-    int across[Pieces];
+    const int row_n8 = columns.part_width / 8;
+    int across[N8];
 #pragma unroll
-    for (int piece = 0, next = 0; piece < Pieces; ++piece, ++next)
-      across[piece] = next = next == pieces ? 0 : next;
+    for (int n8 = 0, next = 0; n8 < N8; ++n8, ++next) across[n8] = next = next == row_n8 ? 0 : next;
     float with_bias = 0.0F;
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece) {
-      if (piece >= pieces) break;
-      // Pieces that lie below one another in the tile stand for the same grid columns.
+    for (int n8 = 0; n8 < N8; ++n8) {
+      if (n8 >= row_n8) break;
+      // N8 that lie below one another in the tile stand for the same grid columns.
       float sum[4] = {};
 #pragma unroll
-      for (int below = piece; below < Pieces; ++below)
-        if (across[below] == piece)
+      for (int below = n8; below < N8; ++below)
+        if (across[below] == n8)
 #pragma unroll
           for (int e = 0; e < 4; ++e) sum[e] += sum_x[below][e];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int column = part * columns.part_width + piece * 8 + 2 * lane.t + e % 2;
+        const int column = part * columns.part_width + n8 * 8 + 2 * lane.t + e % 2;
         if (column >= columns.cols) continue;
         if (with_gain) with_bias += sum[e] * widen(x[e / 2][column]);
         dx[e / 2][column] = narrow<T>(factor * sum[e]);
@@ -181,9 +180,9 @@ struct DirectRowGradients {
 
 /// Keys along the rows of the tile: the bias of (key, query) is read from the queries' vectors,
 /// laid out in shared memory as (place, query), for just the places this block's keys stand at.
-template <class T, int Pieces>
+template <class T, int N8>
 struct DirectColumns {
-  static constexpr int kPitch = Pieces * 8 + 8;
+  static constexpr int kPitch = N8 * 8 + 8;
   static constexpr int kMaxPlaces = kRowTile + 3;
   static constexpr int kBuffer = (kMaxPlaces + 1) * kPitch;
   __host__ __device__ static int bytes() { return kSharedAlignment + 2 * kBuffer * 4; }
@@ -221,10 +220,10 @@ struct DirectColumns {
       buffers[i / kPitch * kBuffer + zero * kPitch + i % kPitch] = 0.0F;
   }
 
-  /// Loads the vectors of queries first … first + 8·Pieces − 1.
+  /// Loads the vectors of queries first … first + 8·N8 − 1.
   __device__ void load(int buffer, int first) const {
     const int places = x_places + y_places;
-    for (int i = threadIdx.x; i < places * Pieces * 8; i += blockDim.x) {
+    for (int i = threadIdx.x; i < places * N8 * 8; i += blockDim.x) {
       const int query = i / places, place = i - query * places;
       const std::int64_t token = first + query;
       float value;
@@ -237,9 +236,9 @@ struct DirectColumns {
     }
   }
 
-  __device__ void bias(int buffer, int piece, float (&b)[4]) const {
+  __device__ void bias(int buffer, int n8, float (&b)[4]) const {
     const Lane lane;
-    const float* at = buffers + buffer * kBuffer + piece * 8 + 2 * lane.t;
+    const float* at = buffers + buffer * kBuffer + n8 * 8 + 2 * lane.t;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const auto bx = *reinterpret_cast<const float2*>(at + x_row[half] * kPitch);

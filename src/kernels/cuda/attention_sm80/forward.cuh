@@ -16,11 +16,11 @@
 namespace sape2::kernels::cuda::sm80 {
 
 template <class T, int HeadSize, BiasForm Form>
-inline constexpr int kForwardColumns = kIsDistance<Form> || (kIsWide<T> && HeadSize > 64) ? 32 : 64;
+inline constexpr int kForwardColumns = kIsDistance<Form> || (kIsFp32<T> && HeadSize > 64) ? 32 : 64;
 
 /// Three blocks share a multiprocessor and hide each other's waits.
 template <class T, int HeadSize>
-inline constexpr int kForwardBlocks = kIsWide<T> || HeadSize > 64 ? 1 : 3;
+inline constexpr int kForwardBlocks = kIsFp32<T> || HeadSize > 64 ? 1 : 3;
 
 template <class T, int HeadSize, BiasForm Form>
 int forward_shared_bytes(const AttentionParams& p) {
@@ -36,8 +36,8 @@ template <class T, int HeadSize, BiasForm Form>
 __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
     forward_kernel(const __grid_constant__ AttentionParams p) {
   constexpr int kColumns = kForwardColumns<T, HeadSize, Form>;
-  constexpr int kPieces = kColumns / 8;
-  constexpr int kOutPieces = HeadSize / 8;
+  constexpr int kN8 = kColumns / 8;
+  constexpr int kOutN8 = HeadSize / 8;
   using Columns = typename ColumnsOf<Form, kColumns>::Type;
   extern __shared__ unsigned char shared[];
 
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
   load_rows<HeadSize, kRowTile>(
       queries, head_of<T>(p.q, image, head), g.head_size, g.aligned,
       [&](int r) { return first_row + r < g.tokens ? first_row + r : -1; });
-  BiasOf<T, kPieces, Form> bias(p, batch_head, first_row, row, aligned_shared(next));
+  BiasOf<T, kN8, Form> bias(p, batch_head, first_row, row, aligned_shared(next));
 
   const auto load_tile = [&](int tile) {
     const int buffer = tile % 2;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
     load_rows<HeadSize, kColumns>(keys[buffer], k_head, g.head_size, g.aligned, token_of);
     load_rows<HeadSize, kColumns>(values[buffer], v_head, g.head_size, g.aligned, token_of);
     if constexpr (kIsDistance<Form>) bias.load_columns(buffer, tile * kColumns);
-    commit_copies();
+    cp_async_commit();
   };
 
   const float scale = p.scale;
@@ -84,47 +84,47 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
     bias_factor = per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 
   OnlineSoftmax softmax;
-  float out[kOutPieces][4] = {};
+  float out[kOutN8][4] = {};
   load_tile(0);
   const int tiles = tokens.tiles;
   for (int tile = 0; tile < tiles; ++tile) {
     const int buffer = tile % 2;
     if (tile + 1 < tiles) {
       load_tile(tile + 1);
-      wait_for_copies<1>();
+      cp_async_wait<1>();
     } else {
-      wait_for_copies<0>();
+      cp_async_wait<0>();
     }
-    publish_to_matrix_unit();
+    fence_proxy_async();
     __syncthreads();
-    tokens.note(tile + 2);
+    tokens.look_ahead(tile + 2);
     const auto place = columns.place(tile);
 
-    float logits[kPieces][4];
+    float logits[kN8][4];
     row_product<HeadSize>(logits, queries, keys[buffer]);
     if constexpr (Form == BiasForm::direct) {
       if (place.first_row == 0) bias.begin_part(columns, place.part, bias_factor);
       bias.add_to_logits(logits, columns, place.first_row, scale, bias_factor);
     } else if constexpr (kIsDistance<Form>) {
-      float b[kPieces][4];
+      float b[kN8][4];
       bias.template bias<false>(b, nullptr, 0, buffer, row, tile * kColumns);
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
+      for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          logits[piece][e] = logit_of(logits[piece][e], scale, b[piece][e], bias_factor);
+          logits[n8][e] = logit_of(logits[n8][e], scale, b[n8][e], bias_factor);
     } else {
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
+      for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) logits[piece][e] *= scale;
+        for (int e = 0; e < 4; ++e) logits[n8][e] *= scale;
     }
     if (!columns.full(tile, place)) {
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
+      for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          if (tokens(tile, piece * 8 + 2 * lane.t + e % 2) < 0) logits[piece][e] = -INFINITY;
+          if (tokens(tile, n8 * 8 + 2 * lane.t + e % 2) < 0) logits[n8][e] = -INFINITY;
     }
     softmax.update(logits, out);
     add_column_product<T>(out, logits, values[buffer]);
@@ -153,7 +153,7 @@ void launch_forward(const AttentionParams& p, cudaStream_t stream) {
 /// The kernel for a head size (padded to the next compiled one) and a form of bias.
 template <class T>
 void forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
-  if constexpr (!kIsWide<T>)
+  if constexpr (!kIsFp32<T>)
     if (sm90::forward<T>(p, form, stream)) return;
   dispatch_head_size<T>(p.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;

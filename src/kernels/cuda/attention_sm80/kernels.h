@@ -15,6 +15,6 @@ void forward(const AttentionParams& p, BiasForm form, cudaStream_t stream);
 /// dq, the vectors' gradients and dgain, then dk and dv.
 template <class T>
 void backward(const AttentionBackwardParams& p, BiasForm form, cudaStream_t stream,
-              const GoOn& go_on);
+              const BackwardContinuation& continuation);
 
 }  // namespace sape2::kernels::cuda::sm80

@@ -7,7 +7,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-/// Attention on Hopper: tiles come through the copy engine, products through warpgroups. For 16-bit
+/// Attention on Hopper: tiles come through TMA, products through warpgroups. For 16-bit
 /// types, heads of up to 64 and vectors of up to 64 numbers in the distance form; the kernels of
 /// attention_sm80/forward.cuh and attention_sm80/backward.cuh take everything else.
 namespace sape2::kernels::cuda::sm90 {
@@ -40,7 +40,7 @@ struct BackwardParams {
   CUtensorMap k_rows_prefix, v_rows_prefix;  // there 64 prefix tokens
   CUtensorMap k, v;                          // a tile of the grid
   CUtensorMap k_prefix, v_prefix;            // a tile of prefix tokens
-  CUtensorMap notes;                         // 64 tokens' log2(Σ e^logit) and dout · out
+  CUtensorMap lse_delta;                     // 64 tokens' lse (base 2) and delta
   CUtensorMap x, y;                          // 64 tokens' vectors
   CUtensorMap norm_x, norm_y;                // at distance, those vectors' squared lengths
   CUtensorMap dq, dk, dv;  // 16 tokens; of dk and dv in the direct form two rows of a square
@@ -59,6 +59,6 @@ template <class T>
 bool forward(const AttentionParams& p, BiasForm form, cudaStream_t stream);
 template <class T>
 bool backward(const AttentionBackwardParams& p, BiasForm form, cudaStream_t stream,
-              const GoOn& go_on);
+              const BackwardContinuation& continuation);
 
 }  // namespace sape2::kernels::cuda::sm90

@@ -62,8 +62,8 @@ bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int box_entries
   if (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x, box_entries) ||
       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y, box_entries))
     return false;
-  return !kIsDistance<Form> || (make_note_map(v.norm_x, g, 1, kRowTile, &s->norm_x) &&
-                                make_note_map(v.norm_y, g, 1, kRowTile, &s->norm_y));
+  return !kIsDistance<Form> || (make_scalar_map(v.norm_x, g, 1, kRowTile, &s->norm_x) &&
+                                make_scalar_map(v.norm_y, g, 1, kRowTile, &s->norm_y));
 }
 
 /// Whether vectors of the distance form come in short rows (DistanceBwdSmem).
@@ -72,9 +72,9 @@ inline bool are_short(const VectorBuffers& v) {
 }
 
 /// Calls use(integral_constant) with the eights of a grid row in the direct form, of a vector in
-/// the distance form; 0 where they are no usual number or do not matter.
+/// the distance form; 0: known at run time only, or irrelevant.
 template <BiasForm Form, class Use>
-void dispatch_wide(const KeyTiling& columns, const VectorBuffers& v, Use use) {
+void dispatch_row_n8(const KeyTiling& columns, const VectorBuffers& v, Use use) {
   if constexpr (Form == BiasForm::direct) {
     if (columns.part_width == 64) return use(std::integral_constant<int, 8>());
     if (columns.part_width == 56) return use(std::integral_constant<int, 7>());
@@ -98,8 +98,8 @@ bool has_exact_ratio(const AttentionParams& p) {
 }
 
 /// Whether there are kernels for grid rows of so many eights that fill their tiles.
-constexpr bool has_whole_kernels(int wide) {
-  return wide > 1 && wide != 5 && wide != 7;
+constexpr bool has_whole_kernels(int row_n8) {
+  return row_n8 > 1 && row_n8 != 5 && row_n8 != 7;
 }
 /// Whether tiles of grid rows are all there is, none of them lacks a token, and there are kernels
 /// that know so.
@@ -107,9 +107,9 @@ inline bool is_whole(const KeyTiling& c) {
   return c.whole && c.parts == 1 && c.prefix == 0 && has_whole_kernels(c.part_width / 8);
 }
 /// Calls use(bool_constant): whether that is so, and `is_exact`.
-template <int Wide, class Use>
+template <int RowN8, class Use>
 void dispatch_whole(const KeyTiling& columns, bool is_exact, Use use) {
-  if constexpr (has_whole_kernels(Wide))
+  if constexpr (has_whole_kernels(RowN8))
     if (is_whole(columns) && is_exact) return use(std::true_type());
   use(std::false_type());
 }
@@ -133,7 +133,7 @@ inline int spread_evenly(std::int64_t blocks, int bytes) {
 
 template <class T, BiasForm Form>
 bool forward_as(const AttentionParams& p, cudaStream_t stream) {
-  if (!is_hopper_code()) return false;
+  if (!is_sm90a()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   ForwardParams s{};
@@ -160,18 +160,18 @@ bool forward_as(const AttentionParams& p, cudaStream_t stream) {
              kThreads, spread_evenly(blocks, bytes), stream, s);
       return true;
     }
-  dispatch_wide<Form>(s.columns, v, [&](auto wide) {
-    constexpr int kWide = decltype(wide)::value;
+  dispatch_row_n8<Form>(s.columns, v, [&](auto row_n8) {
+    constexpr int kRowN8 = decltype(row_n8)::value;
     if constexpr (kIsDistance<Form>) {
-      constexpr int kSteps = kWide == 4 ? 2 : 4;
+      constexpr int kSteps = kRowN8 == 4 ? 2 : 4;
       launch(distance_forward_kernel<T, kSteps>, blocks, {.overlapping = true}, kThreads,
              DistanceForwardSmem<kSteps>::kBytes, stream, s);
     } else {
-      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(
+      dispatch_whole<Form == BiasForm::direct ? kRowN8 : 0>(
           s.columns, has_exact_ratio<T>(p), [&](auto whole) {
             constexpr auto kTiles =
                 decltype(whole)::value ? KeyTiles::whole_rows : KeyTiles::any_rows;
-            launch(forward_kernel<T, Form, kWide, kTiles>, blocks, {.overlapping = true}, kThreads,
+            launch(forward_kernel<T, Form, kRowN8, kTiles>, blocks, {.overlapping = true}, kThreads,
                    spread_evenly(blocks, ForwardSmem<Form>::bytes(s.columns)), stream, s);
           });
     }
@@ -200,8 +200,9 @@ inline TileStride tile_stride(const Geometry& g, std::int64_t blocks) {
 }
 
 template <class T, BiasForm Form>
-bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream, const GoOn& go_on) {
-  if (!is_hopper_code()) return false;
+bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream,
+                 const BackwardContinuation& continuation) {
+  if (!is_sm90a()) return false;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;
@@ -216,7 +217,7 @@ bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream, const Go
                             CUtensorMap* prefix) {
     return make_key_row_maps<T, Form>(view, g, tokens, map, prefix);
   };
-  if (!make_note_map(p.delta, g, 2, kRowTile, &s.notes) || !rows(f.q, kRowTile, &s.q) ||
+  if (!make_scalar_map(p.delta, g, 2, kRowTile, &s.lse_delta) || !rows(f.q, kRowTile, &s.q) ||
       !rows(p.dout, kRowTile, &s.dout) || !key_rows(f.k, kRowTile, &s.k_rows, &s.k_rows_prefix) ||
       !key_rows(f.v, kRowTile, &s.v_rows, &s.v_rows_prefix) ||
       !make_key_maps<T>(f.k, g, s.columns, &s.k, &s.k_prefix) ||
@@ -237,15 +238,15 @@ bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream, const Go
        !make_vector_map<T>(p.dy, g, g.rows, v.width_y, 16, &s.dy)))
     return false;
   const auto leave_vectors = [&](bool before_keys) {
-    if (go_on.from) go_on.from({.wide = false, .before_keys = before_keys});
+    if (continuation.from) continuation.from({.fp32 = false, .before_keys = before_keys});
   };
   const int row_tiles = g.padded_tokens / kRowTile;
-  dispatch_wide<Form>(s.columns, v, [&](auto wide) {
-    constexpr int kWide = decltype(wide)::value;
+  dispatch_row_n8<Form>(s.columns, v, [&](auto row_n8) {
+    constexpr int kRowN8 = decltype(row_n8)::value;
     if constexpr (kIsDistance<Form>) {
       const std::int64_t items = g.batch_heads * row_tiles;
       launch(lse_delta_kernel<T>, items, {.overlapping = true}, kThreads, 0, stream, p);
-      constexpr int kSteps = kWide == 4 ? 2 : 4;
+      constexpr int kSteps = kRowN8 == 4 ? 2 : 4;
       const auto pairs = [&](auto walks, std::int64_t blocks) {
         s.step = tile_stride(g, blocks);
         launch(distance_bwd_kernel<T, kSteps, decltype(walks)::value>, blocks,
@@ -258,12 +259,13 @@ bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream, const Go
       const std::int64_t blocks = g.batch_heads * row_tiles;
       const std::int64_t key_blocks =
           Form == BiasForm::direct ? g.batch_heads * s.squares.tiles : blocks;
-      dispatch_whole<Form == BiasForm::direct ? kWide : 0>(s.columns, is_exact, [&](auto whole) {
-        launch(bwd_dq_kernel<T, Form, kWide, decltype(whole)::value>, blocks, {.overlapping = true},
-               kThreads, spread_evenly(blocks, BwdDqSmem<Form>::bytes(s.columns)), stream, s);
+      dispatch_whole<Form == BiasForm::direct ? kRowN8 : 0>(s.columns, is_exact, [&](auto whole) {
+        launch(bwd_dq_kernel<T, Form, kRowN8, decltype(whole)::value>, blocks,
+               {.overlapping = true}, kThreads,
+               spread_evenly(blocks, BwdDqSmem<Form>::bytes(s.columns)), stream, s);
       });
       // What sums up stage 1's parts in the end then goes on beside this pass.
-      s.base.adds_to_dk = Form == BiasForm::direct && go_on.can_begin_dk;
+      s.base.adds_to_dk = Form == BiasForm::direct && continuation.can_begin_dk;
       if (s.base.adds_to_dk) leave_vectors(true);
       const auto keys = [&](auto exact) {
         launch(bwd_dkdv_kernel<T, Form, decltype(exact)::value>, key_blocks, {.overlapping = true},
@@ -288,11 +290,11 @@ bool forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
 
 template <class T>
 bool backward(const AttentionBackwardParams& p, BiasForm form, cudaStream_t stream,
-              const GoOn& go_on) {
+              const BackwardContinuation& continuation) {
   if (!serves(p.forward, form)) return false;
-  if (form == BiasForm::none) return backward_as<T, BiasForm::none>(p, stream, go_on);
-  if (form == BiasForm::direct) return backward_as<T, BiasForm::direct>(p, stream, go_on);
-  return backward_as<T, BiasForm::distance>(p, stream, go_on);
+  if (form == BiasForm::none) return backward_as<T, BiasForm::none>(p, stream, continuation);
+  if (form == BiasForm::direct) return backward_as<T, BiasForm::direct>(p, stream, continuation);
+  return backward_as<T, BiasForm::distance>(p, stream, continuation);
 }
 
 }  // namespace sape2::kernels::cuda::sm90

@@ -20,7 +20,7 @@ struct LazySoftmax {
 #pragma unroll
     for (int i = 0; i < 4; ++i) tile_sum[i / 2][i % 2] = 0.0F;
   }
-  /// The weight of a logit plus its row's shift, number e of a piece.
+  /// The weight of a logit plus its row's shift, number e of a n8 fragment.
   __device__ float weigh(float shifted, int e) {
     const float weight = power_of_2(shifted);
     tile_sum[e / 2][e % 2] += weight;
@@ -52,9 +52,9 @@ struct LazySoftmax {
       shift[half] = now == -INFINITY ? 0.0F : -now;
       sum[half] *= rescale;
 #pragma unroll
-      for (int piece = 0; piece < 8; ++piece) {
-        out[piece][2 * half] *= rescale;
-        out[piece][2 * half + 1] *= rescale;
+      for (int n8 = 0; n8 < 8; ++n8) {
+        out[n8][2 * half] *= rescale;
+        out[n8][2 * half + 1] *= rescale;
       }
     }
   }

@@ -6,17 +6,17 @@
 
 namespace sape2::kernels::cuda::axis_vectors {
 
-struct NearVectorParams {
+struct CenterParams {
   Geometry geometry;
   int sets;
   const float* from[2];  // by axis: (sets, batch_heads, padded_tokens, width)
   int widths[2];         // entries to the next 16
-  void* near[2];         // the same, shifted and rounded
+  void* centered[2];     // the same, shifted and rounded
   float* norms[2];       // (sets, batch_heads, padded_tokens)
 };
 
 /// Overlaps the kernel launched before, whose vectors these are.
 template <class T>
-void near_vectors(const NearVectorParams& p, cudaStream_t stream);
+void center(const CenterParams& p, cudaStream_t stream);
 
 }  // namespace sape2::kernels::cuda::axis_vectors

@@ -14,7 +14,7 @@ constexpr int kPerBlock = 256;
 struct Exchange {
   Geometry geometry;
   int sets;
-  bool add_sets, wide;
+  bool add_sets, fp32;
   const void* from[2];
   void* to[2];
   int widths[2];
@@ -24,7 +24,7 @@ struct Exchange {
 template <class T>
 __device__ float at_least_lowest(float value) {
   constexpr float kLowest = std::is_same_v<T, Fp16> ? -65504.0F : -3.3895314e38F;
-  return !kIsWide<T> && value < kLowest ? kLowest : value;
+  return !kIsFp32<T> && value < kLowest ? kLowest : value;
 }
 
 /// One thread a number of the kernels' layout, whose padding gets zeros.
@@ -45,7 +45,7 @@ __global__ void import_kernel(const __grid_constant__ Exchange p) {
       value += widen(
           from[((set * g.batch_heads + head) * patches + token - g.prefix) * entries + entry]);
   }
-  if (p.wide) {
+  if (p.fp32) {
     static_cast<float*>(p.to[axis])[i] = value;
   } else {
     static_cast<T*>(p.to[axis])[i] = narrow<T>(at_least_lowest<T>(value));
@@ -64,7 +64,7 @@ __global__ void export_kernel(const __grid_constant__ Exchange p) {
   const std::int64_t head = i / entries / patches;
   const std::int64_t own = p.add_sets ? head % g.batch_heads : head;
   const std::int64_t place = (own * g.padded_tokens + g.prefix + patch) * p.widths[axis] + entry;
-  static_cast<T*>(p.to[axis])[i] = p.wide
+  static_cast<T*>(p.to[axis])[i] = p.fp32
                                        ? narrow<T>(static_cast<const float*>(p.from[axis])[place])
                                        : static_cast<const T*>(p.from[axis])[place];
 }
@@ -83,7 +83,7 @@ void import_vectors(const Geometry& geometry, int sets, const std::array<const v
   const Exchange p{.geometry = geometry,
                    .sets = sets,
                    .add_sets = own.add_sets,
-                   .wide = own.wide,
+                   .fp32 = own.fp32,
                    .from = {given[0], given[1]},
                    .to = {own.axes[0], own.axes[1]},
                    .widths = {own.widths[0], own.widths[1]}};
@@ -95,7 +95,7 @@ void export_gradients(const Geometry& geometry, int sets, const VectorPlaces<con
   const Exchange p{.geometry = geometry,
                    .sets = sets,
                    .add_sets = own.add_sets,
-                   .wide = own.wide,
+                   .fp32 = own.fp32,
                    .from = {own.axes[0], own.axes[1]},
                    .to = {gradients[0], gradients[1]},
                    .widths = {own.widths[0], own.widths[1]}};
@@ -107,7 +107,7 @@ void export_gradients(const Geometry& geometry, int sets, const VectorPlaces<con
                                   const VectorPlaces<void*>&, cudaStream_t);                \
   template void export_gradients<T>(const Geometry&, int, const VectorPlaces<const void*>&, \
                                     const std::array<void*, 2>&, cudaStream_t);             \
-  template void near_vectors<T>(const NearVectorParams&, cudaStream_t);
+  template void center<T>(const CenterParams&, cudaStream_t);
 SAPE2_INSTANTIATE(Bf16)
 SAPE2_INSTANTIATE(Fp16)
 SAPE2_INSTANTIATE(float)

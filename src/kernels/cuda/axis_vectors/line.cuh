@@ -7,12 +7,12 @@
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
 
-/// The pieces of stage 1: scores along a line, gates, positions. One warp works on 16
+/// The n8 fragments of stage 1: scores along a line, gates, positions. One warp works on 16
 /// patches of one line. Numbers along their line stay where tensor cores leave them, as
-/// line[piece][e]: of patch lane.g + e/2·8 at place piece·8 + 2·lane.t + e%2.
+/// line[n8][e]: of patch lane.g + e/2·8 at place n8·8 + 2·lane.t + e%2.
 namespace sape2::kernels::cuda::axis_vectors {
 
-/// A piece of A from any source of numbers, at(row, k) with row and k within the piece.
+/// A n8 fragment of A from any source of numbers, at(row, k) with row and k within the n8 fragment.
 template <class T, class At>
 __device__ FragmentA<T> make_a(At at) {
   const Lane lane;
@@ -28,7 +28,7 @@ __device__ FragmentA<T> make_a(At at) {
 /// With the fast units where T keeps few digits anyway.
 template <class T>
 __device__ float sigmoid(float x) {
-  if constexpr (kIsWide<T>) {
+  if constexpr (kIsFp32<T>) {
     return 1.0F / (1.0F + expf(-x));
   } else {
     return __fdividef(1.0F, 1.0F + __expf(-x));
@@ -83,7 +83,7 @@ struct Between {
 };
 
 /// Of each row of a group, its token; in shared memory. Ends with a barrier.
-__device__ inline void note_tokens(const AxisLines& axis, const Geometry& g, int group,
+__device__ inline void list_tokens(const AxisLines& axis, const Geometry& g, int group,
                                    int* tokens) {
   for (int row = threadIdx.x; row < axis.group_rows; row += kThreads)
     tokens[row] = axis.token(g, group, row);
@@ -92,44 +92,44 @@ __device__ inline void note_tokens(const AxisLines& axis, const Geometry& g, int
 
 /// q·k of patches first … first+15 of a group with all patches of their line, which begins at row
 /// `begin`.
-template <class T, int HeadSize, int Pieces>
-__device__ void line_scores(float (&line)[Pieces][4], const AxisLines& axis, const Tile<T>& q,
+template <class T, int HeadSize, int N8>
+__device__ void line_scores(float (&line)[N8][4], const AxisLines& axis, const Tile<T>& q,
                             const Tile<T>& k, int first, int begin) {
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) line[piece][e] = 0.0F;
+    for (int e = 0; e < 4; ++e) line[n8][e] = 0.0F;
 #pragma unroll
   for (int kk = 0; kk < HeadSize; kk += 16) {
     const auto a = load_a(q, first, kk);
 #pragma unroll
-    for (int piece = 0; piece < Pieces; piece += 2) {
-      if (piece * 8 >= axis.line_rows) break;
+    for (int n8 = 0; n8 < N8; n8 += 2) {
+      if (n8 * 8 >= axis.line_rows) break;
       FragmentB<T> b[2];
-      load_b_rows(b, k, begin + piece * 8, kk);
-      multiply_add(line[piece], a, b[0]);
-      multiply_add(line[piece + 1], a, b[1]);
+      load_b_rows(b, k, begin + n8 * 8, kk);
+      mma(line[n8], a, b[0]);
+      mma(line[n8 + 1], a, b[1]);
     }
   }
 }
 
-/// Calls use(piece, e, place) for every number of a line that belongs to a place.
-template <int Pieces, class Use>
+/// Calls use(n8 fragment, e, place) for every number of a line that belongs to a place.
+template <int N8, class Use>
 __device__ void for_each_place(int length, Use use) {
   const Lane lane;
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int place = piece * 8 + 2 * lane.t + e % 2;
-      if (place < length) use(piece, e, place);
+      const int place = n8 * 8 + 2 * lane.t + e % 2;
+      if (place < length) use(n8, e, place);
     }
 }
 
 /// Running sums along lines, in place: each number becomes the sum of itself and all before it (or
 /// behind it, where not `FromBegin`).
-template <bool FromBegin, int Pieces>
-__device__ void running_sums(float (&line)[Pieces][4]) {
+template <bool FromBegin, int N8>
+__device__ void running_sums(float (&line)[N8][4]) {
   constexpr unsigned kAll = 0xffffffffu;
   const int t = FromBegin ? threadIdx.x % 4 : 3 - threadIdx.x % 4;  // lanes that come before
   const auto of_lane = [](float x, int distance) {
@@ -140,10 +140,10 @@ __device__ void running_sums(float (&line)[Pieces][4]) {
   for (int half = 0; half < 2; ++half) {
     float carry = 0.0F;
 #pragma unroll
-    for (int i = 0; i < Pieces; ++i) {
-      const int piece = FromBegin ? i : Pieces - 1 - i;
-      float& first = line[piece][2 * half + !FromBegin];
-      float& second = line[piece][2 * half + FromBegin];
+    for (int i = 0; i < N8; ++i) {
+      const int n8 = FromBegin ? i : N8 - 1 - i;
+      float& first = line[n8][2 * half + !FromBegin];
+      float& second = line[n8][2 * half + FromBegin];
       float sum = first + second;
       const float one = of_lane(sum, 1);
       if (t >= 1) sum += one;
@@ -159,48 +159,48 @@ __device__ void running_sums(float (&line)[Pieces][4]) {
 
 /// Sums along lines by span: forward, from gates to positions; backward, from the positions'
 /// gradients to the gates'. `own` is the place of the lane's first patch; the other is own + 8.
-template <bool Forward, int Pieces>
-__device__ void sum_by_span(float (&line)[Pieces][4], Span span, int own) {
+template <bool Forward, int N8>
+__device__ void sum_by_span(float (&line)[N8][4], Span span, int own) {
   if (span == Span::suffix) return running_sums<!Forward>(line);
   const Lane lane;
-  float left[Pieces][4];
+  float left[N8][4];
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int offset = piece * 8 + 2 * lane.t + e % 2 - own - e / 2 * 8;
-      left[piece][e] = offset < 0 ? line[piece][e] : 0.0F;
-      if (offset <= 0) line[piece][e] = 0.0F;
+      const int offset = n8 * 8 + 2 * lane.t + e % 2 - own - e / 2 * 8;
+      left[n8][e] = offset < 0 ? line[n8][e] : 0.0F;
+      if (offset <= 0) line[n8][e] = 0.0F;
     }
   running_sums<Forward>(line);
   running_sums<!Forward>(left);
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int offset = piece * 8 + 2 * lane.t + e % 2 - own - e / 2 * 8;
-      line[piece][e] = offset > 0 ? line[piece][e] : offset < 0 ? -left[piece][e] : 0.0F;
+      const int offset = n8 * 8 + 2 * lane.t + e % 2 - own - e / 2 * 8;
+      line[n8][e] = offset > 0 ? line[n8][e] : offset < 0 ? -left[n8][e] : 0.0F;
     }
 }
 
 /// Positions of a warp's patches from their scores, clamped; what lies behind the line's end means
 /// nothing.
-template <class T, int Pieces>
-__device__ void line_positions(float (&position)[Pieces][4], const float (&score)[Pieces][4],
+template <class T, int N8>
+__device__ void line_positions(float (&position)[N8][4], const float (&score)[N8][4],
                                const AxisLines& axis, Span span, int own, float gate_scale,
                                float gate_offset) {
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) position[piece][e] = 0.0F;
-  for_each_place<Pieces>(axis.length, [&](int piece, int e, int) {
-    position[piece][e] = sigmoid<T>(gate_scale * score[piece][e] + gate_offset);
+    for (int e = 0; e < 4; ++e) position[n8][e] = 0.0F;
+  for_each_place<N8>(axis.length, [&](int n8, int e, int) {
+    position[n8][e] = sigmoid<T>(gate_scale * score[n8][e] + gate_offset);
   });
   sum_by_span<true>(position, span, own);
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) position[piece][e] = clamped_position(position[piece][e], axis);
+    for (int e = 0; e < 4; ++e) position[n8][e] = clamped_position(position[n8][e], axis);
 }
 
 /// What a patch's window holds of a table row, 0 outside of it.
@@ -236,9 +236,9 @@ void dispatch_head(int head_size, Use use) {
   return use(std::integral_constant<int, 128>());
 }
 
-/// Calls use(integral_constant) with the number of 8-wide pieces that holds both axes' lines.
+/// Calls use(integral_constant) with the number of 8-wide n8 fragments that holds both axes' lines.
 template <class Use>
-void dispatch_line_pieces(const AxisLines (&axes)[2], Use use) {
+void dispatch_line_n8(const AxisLines (&axes)[2], Use use) {
   const int rows = axes[0].line_rows > axes[1].line_rows ? axes[0].line_rows : axes[1].line_rows;
   if (rows <= 32) return use(std::integral_constant<int, 4>());
   if (rows <= 64) return use(std::integral_constant<int, 8>());

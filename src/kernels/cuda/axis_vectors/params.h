@@ -62,7 +62,7 @@ struct VectorPlaces {
   Pointer axes[2];
   int widths[2];
   bool plain;
-  bool wide;
+  bool fp32;
   bool add_sets;  // there is one set, the sum of all (their gradients are then the same)
 
   __host__ __device__ int pitch(const AxisLines& axis, int index) const {
@@ -86,11 +86,11 @@ struct ForwardParams {
 struct BackwardParams {
   Params stage;
   VectorPlaces<const void*> gradients;
-  View dq, dk;             // added to
-  bool gradients_are_old;  // the launch before was still to add to dq or dk, but not to those
-  bool begins_dk;          // the first axis writes what it would add to dk; usual calls alone
-  float* dtables[2];       // by axis: (clusters, sets, positions, head_size) partial sums, or null
-  float* dgate_scale[2];   // by axis: (clusters) partial sums, or null
+  View dq, dk;               // added to
+  bool gradients_are_ready;  // the launch before was still to add to dq or dk, but not to those
+  bool begins_dk;         // the first axis writes what it would add to dk; specialized calls alone
+  float* dtables[2];      // by axis: (clusters, sets, positions, head_size) partial sums, or null
+  float* dgate_scale[2];  // by axis: (clusters) partial sums, or null
   float* dgate_offset[2];
 };
 

@@ -18,7 +18,7 @@ struct Tf32 {
 };
 
 template <class T>
-inline constexpr bool kIsWide = sizeof(T) == 4;
+inline constexpr bool kIsFp32 = sizeof(T) == 4;
 
 __device__ inline float widen(float x) {
   return x;
@@ -35,7 +35,7 @@ __device__ inline float widen(Fp16 x) {
 
 template <class T>
 __device__ T narrow(float x) {
-  if constexpr (kIsWide<T>) {
+  if constexpr (kIsFp32<T>) {
     return T{x};
   } else if constexpr (std::is_same_v<T, Bf16>) {
     return __float2bfloat16_rn(x);

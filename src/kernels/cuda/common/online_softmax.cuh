@@ -41,14 +41,14 @@ struct OnlineSoftmax {
   float sum[2] = {0.0F, 0.0F};  // of this lane's columns only
 
   /// Turns a tile's logits into weights relative to the new maximum and rescales `out` to it.
-  template <int Pieces, int OutPieces>
-  __device__ void update(float (&logits)[Pieces][4], float (&out)[OutPieces][4]) {
+  template <int N8, int OutN8>
+  __device__ void update(float (&logits)[N8][4], float (&out)[OutN8][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float top = maximum[half];
 #pragma unroll
-      for (int piece = 0; piece < Pieces; ++piece)
-        top = fmaxf(top, fmaxf(logits[piece][2 * half], logits[piece][2 * half + 1]));
+      for (int n8 = 0; n8 < N8; ++n8)
+        top = fmaxf(top, fmaxf(logits[n8][2 * half], logits[n8][2 * half + 1]));
       top = row_max(top);
       // A row without any finite logit so far has no maximum to subtract.
       const float scaled = top == -INFINITY ? 0.0F : top * kLog2E;
@@ -58,16 +58,16 @@ struct OnlineSoftmax {
       maximum[half] = top;
       sum[half] *= rescale;
 #pragma unroll
-      for (int piece = 0; piece < OutPieces; ++piece) {
-        out[piece][2 * half] *= rescale;
-        out[piece][2 * half + 1] *= rescale;
+      for (int n8 = 0; n8 < OutN8; ++n8) {
+        out[n8][2 * half] *= rescale;
+        out[n8][2 * half + 1] *= rescale;
       }
 #pragma unroll
-      for (int piece = 0; piece < Pieces; ++piece)
+      for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          logits[piece][e] = relative_weight(logits[piece][e], scaled);
-          sum[half] += logits[piece][e];
+          logits[n8][e] = relative_weight(logits[n8][e], scaled);
+          sum[half] += logits[n8][e];
         }
     }
   }

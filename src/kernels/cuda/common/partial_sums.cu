@@ -60,8 +60,8 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
   const unsigned i = (blockIdx.x * kLanes + lane) * kWide, head = i / size;
   const std::int64_t element = std::int64_t(i - head * size) - job.first;
   if (!all.are_old) {
-    wait_for_previous();
-    let_next_begin();
+    pdl_wait();
+    pdl_launch_dependents();
   }
   Number sum{};
   if (i < outputs && element >= 0 && element < job.elements) {
@@ -92,7 +92,7 @@ __device__ void run_job(const SumJobs& all, const SumJob& job) {
   if (part == 0 && own < outputs) *reinterpret_cast<Number*>(job.out + own) = sum;
   // The next launch takes it that all before this one is done. One block is enough to see to that,
   // and others need not keep their place.
-  if (all.are_old && blockIdx.x == 0 && blockIdx.y == 0) wait_for_previous();
+  if (all.are_old && blockIdx.x == 0 && blockIdx.y == 0) pdl_wait();
 }
 
 __global__ void __launch_bounds__(kLanes* kSlices) sum_kernel(const __grid_constant__ SumJobs all) {

@@ -16,32 +16,32 @@ __host__ __device__ constexpr int round_up(int value, int multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// (rows, columns) in shared memory, in pieces of 16 bytes. 16-bit tiles whose width is a multiple
-/// of 64 are swizzled: panels of 64 columns, the pieces of a row exchanged by the row's number;
+/// (rows, columns) in shared memory, in chunks of 16 bytes. 16-bit tiles whose width is a multiple
+/// of 64 are swizzled: panels of 64 columns, the chunks of a row exchanged by the row's number;
 /// other rows are padded. Both ways the eight rows of a matrix load fall into different banks.
 template <class T>
 struct Tile {
   unsigned char* data;
   int rows, columns;  // multiples of 8 and 16
 
-  static constexpr int kPerPiece = 16 / sizeof(T);
+  static constexpr int kPerChunk = 16 / sizeof(T);
 
   __host__ __device__ static constexpr bool swizzled(int columns) {
-    return !kIsWide<T> && columns % 64 == 0;
+    return !kIsFp32<T> && columns % 64 == 0;
   }
   __host__ __device__ static constexpr int bytes(int rows, int columns) {
     return rows * (swizzled(columns) ? columns * 2 : pitch(columns));
   }
   __host__ __device__ static constexpr int pitch(int columns) {
-    return kIsWide<T> ? columns * 4 + 32 : round_up(columns * 2, 32) + 16;
+    return kIsFp32<T> ? columns * 4 + 32 : round_up(columns * 2, 32) + 16;
   }
 
-  __device__ unsigned char* piece(int row, int index) const {
+  __device__ unsigned char* chunk(int row, int index) const {
     if (swizzled(columns)) return data + (index / 8 * rows + row) * 128 + ((index ^ row) % 8) * 16;
     return data + row * pitch(columns) + index * 16;
   }
   __device__ T& at(int row, int column) const {
-    return reinterpret_cast<T*>(piece(row, column / kPerPiece))[column % kPerPiece];
+    return reinterpret_cast<T*>(chunk(row, column / kPerChunk))[column % kPerChunk];
   }
 };
 
@@ -72,16 +72,16 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
 
 /// Copies 16 bytes without passing through registers; nothing is read and zeros are written if not
 /// `valid`.
-__device__ inline void copy_async_16(void* to, const void* from, bool valid) {
+__device__ inline void cp_async_16(void* to, const void* from, bool valid) {
   const int size = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(size));
 }
-__device__ inline void commit_copies() {
+__device__ inline void cp_async_commit() {
   asm volatile("cp.async.commit_group;");
 }
 template <int Pending>
-__device__ void wait_for_copies() {
+__device__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending));
 }
 
@@ -117,18 +117,18 @@ __device__ HeadView<T> head_of(const View& view, std::int64_t image, std::int64_
 template <int Columns, int Rows = 0, class T, class TokenOf>
 __device__ void load_rows(const Tile<T>& tile, const HeadView<const T>& from, int head_size,
                           bool aligned, TokenOf token_of) {
-  constexpr int kPieces = Columns / Tile<T>::kPerPiece;
-  constexpr int kStep = kThreads / kPieces;
+  constexpr int kChunks = Columns / Tile<T>::kPerChunk;
+  constexpr int kStep = kThreads / kChunks;
   if (aligned) {
-    const int piece = threadIdx.x % kPieces, column = piece * Tile<T>::kPerPiece;
+    const int chunk = threadIdx.x % kChunks, column = chunk * Tile<T>::kPerChunk;
     const bool in_head = column < head_size;
     const T* const source = from.data + (in_head ? column : 0);
     const auto copy = [&](int row) {
       const int token = token_of(row);
-      copy_async_16(tile.piece(row, piece), source + max(token, 0) * from.token_stride,
-                    in_head && token >= 0);
+      cp_async_16(tile.chunk(row, chunk), source + max(token, 0) * from.token_stride,
+                  in_head && token >= 0);
     };
-    const int first = threadIdx.x / kPieces;
+    const int first = threadIdx.x / kChunks;
     if constexpr (Rows > 0) {
 #pragma unroll
       for (int sweep = 0; sweep < Rows / kStep; ++sweep) copy(first + sweep * kStep);

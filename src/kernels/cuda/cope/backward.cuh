@@ -21,12 +21,12 @@ namespace sape2::kernels::cuda::cope {
 template <class T, int HeadSize>
 constexpr int kExchangeBytes = [] {
   const int steps = kRowTile * kStepPitch * 8, table = Tile<T>::bytes(kRowTile, HeadSize);
-  return kIsWide<T> && table > steps ? table : steps;
+  return kIsFp32<T> && table > steps ? table : steps;
 }();
 
 /// In 16 bits there is room for the table beside everything else.
 template <class T>
-constexpr bool kTableApart = !kIsWide<T>;
+constexpr bool kTableApart = !kIsFp32<T>;
 
 template <class T, int HeadSize>
 constexpr int kCopeBackwardBytes =
@@ -34,10 +34,10 @@ constexpr int kCopeBackwardBytes =
     Tile<T>::bytes(kRowTile, kRowTile) + kExchangeBytes<T, HeadSize> + kRowTile * 4;
 
 template <class T, int HeadSize>
-__global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
+__global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
     backward_kernel(const __grid_constant__ BackwardParams params) {
   constexpr int kTileBytes = Tile<T>::bytes(kRowTile, HeadSize);
-  constexpr int kOutPieces = HeadSize / 8;
+  constexpr int kOutN8 = HeadSize / 8;
   extern __shared__ unsigned char shared[];
   const AttentionParams& p = params.attention.forward;
   const Params& cope = params.cope;
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
                                     [&](int r) { return first + r < g.tokens ? first + r : -1; });
     };
     const auto arrived = [] {
-      commit_copies();
-      wait_for_copies<0>();
+      cp_async_commit();
+      cp_async_wait<0>();
       __syncthreads();
     };
 
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
 #pragma unroll
           for (int half = 0; half < 2; ++half)
             if (lane.t == 0) later_of[tile * kRowTile + own_row + 8 * half] = later[half];
-          CopePieces scores = {}, gates;
+          CopeN8 scores = {}, gates;
           add_product_with_rows(scores, queries, warp_row, keys, HeadSize);
           make_gates(gates, scores, cope.gate_scale, g.tokens - tile * kRowTile);
           running_sums<true>(gates, later);
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
         clear_dvalues();
       }
 
-      float dq[kOutPieces][4] = {}, earlier[2] = {};
+      float dq[kOutN8][4] = {}, earlier[2] = {};
       for (int tile = 0; tile < tiles; ++tile) {
         __syncthreads();
         if (tiles > 1) {
@@ -152,44 +152,44 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
           later[0] = later_of[tile * kRowTile + own_row];
           later[1] = later_of[tile * kRowTile + own_row + 8];
         }
-        CopePieces weight = {}, gate, position, slope, gradient = {};
+        CopeN8 weight = {}, gate, position, slope, gradient = {};
         add_product_with_rows(weight, queries, warp_row, keys, HeadSize);
         make_gates(gate, weight, cope.gate_scale, valid);
-        for_pieces([&](int piece, int e) { position[piece][e] = gate[piece][e]; });
+        for_each_n8([&](int n8, int e) { position[n8][e] = gate[n8][e]; });
         running_sums<true>(position, later);
-        const auto step = [&](int piece, int e) -> float2& {
-          return steps[(own_row + e / 2 * 8) * kStepPitch + piece * 8 + 2 * lane.t + e % 2];
+        const auto step = [&](int n8, int e) -> float2& {
+          return steps[(own_row + e / 2 * 8) * kStepPitch + n8 * 8 + 2 * lane.t + e % 2];
         };
-        for_pieces([&](int piece, int e) {
-          const float at = fminf(position[piece][e], last_position);
+        for_each_n8([&](int n8, int e) {
+          const float at = fminf(position[n8][e], last_position);
           const Interpolated bias(values + (own_row + e / 2 * 8) * cope.pitch, at);
-          step(piece, e).x = at;
-          slope[piece][e] = bias.slope;
-          const float logit = weight[piece][e] * p.scale + bias.value * cope.bias_factor;
+          step(n8, e).x = at;
+          slope[n8][e] = bias.slope;
+          const float logit = weight[n8][e] * p.scale + bias.value * cope.bias_factor;
           const float relative = relative_weight(logit, scaled_maximum[e / 2]) * inverse_sum[e / 2];
-          weight[piece][e] = piece * 8 + 2 * lane.t + e % 2 < valid ? relative : 0.0F;
+          weight[n8][e] = n8 * 8 + 2 * lane.t + e % 2 < valid ? relative : 0.0F;
         });
         add_product_with_rows(gradient, douts, warp_row, contents, HeadSize);
         if (tiles == 1) {
           // All weights are here: where one key takes them all, its gradient is exactly 0.
-          for_pieces([&](int piece, int e) {
-            mean[e / 2] = fmaf(weight[piece][e], gradient[piece][e], mean[e / 2]);
+          for_each_n8([&](int n8, int e) {
+            mean[e / 2] = fmaf(weight[n8][e], gradient[n8][e], mean[e / 2]);
           });
           mean[0] = row_sum(mean[0]);
           mean[1] = row_sum(mean[1]);
         }
-        for_pieces([&](int piece, int e) {
-          gradient[piece][e] = weight[piece][e] * (gradient[piece][e] - mean[e / 2]);
-          const float dbias = gradient[piece][e] * cope.bias_factor;
-          step(piece, e).y = dbias;
-          slope[piece][e] *= dbias;
+        for_each_n8([&](int n8, int e) {
+          gradient[n8][e] = weight[n8][e] * (gradient[n8][e] - mean[e / 2]);
+          const float dbias = gradient[n8][e] * cope.bias_factor;
+          step(n8, e).y = dbias;
+          slope[n8][e] *= dbias;
         });
         store_square(weights, weight);
         running_sums<false>(slope, earlier);
-        for_pieces([&](int piece, int e) {
-          const float open = gate[piece][e] * (1.0F - gate[piece][e]);
-          gradient[piece][e] =
-              params.logit_part * gradient[piece][e] + params.gate_part * open * slope[piece][e];
+        for_each_n8([&](int n8, int e) {
+          const float open = gate[n8][e] * (1.0F - gate[n8][e]);
+          gradient[n8][e] =
+              params.logit_part * gradient[n8][e] + params.gate_part * open * slope[n8][e];
         });
         __syncwarp();
         if (tiles == 1) clear_dvalues();
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
         // Keys along the rows: 16 of them a warp.
         const auto add_keys = [&](const Tile<T>& square, const Tile<T>& with, float* sums,
                                   const View& view, float factor) {
-          float x[kOutPieces][4] = {};
+          float x[kOutN8][4] = {};
           add_transposed_product(x, square, warp_row, with);
           const int key = tile * kRowTile + own_row;
           const bool whole = last_queries && params.chunks == 1;
@@ -223,22 +223,22 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 2)
 
       // Through the table values, 64 rows of the table at a time.
 #pragma unroll
-      for (int piece = 0; piece < kOutPieces; ++piece)
+      for (int n8 = 0; n8 < kOutN8; ++n8)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) dq[piece][e] *= params.common;
+        for (int e = 0; e < 4; ++e) dq[n8][e] *= params.common;
       for (int first = 0; first < cope.positions; first += kRowTile) {
         __syncthreads();
         if (!resident) load_table<T, HeadSize>(table, cope, first, g.head_size);
-        CopePieces part;
-        for_pieces([&](int piece, int e) {
-          const int column = first + piece * 8 + 2 * lane.t + e % 2;
-          part[piece][e] =
+        CopeN8 part;
+        for_each_n8([&](int n8, int e) {
+          const int column = first + n8 * 8 + 2 * lane.t + e % 2;
+          part[n8][e] =
               column < cope.positions ? dvalues[(own_row + e / 2 * 8) * cope.pitch + column] : 0.0F;
         });
         store_square(weights, part);
         __syncthreads();
         add_product_with_columns<T>(dq, part, table);
-        float dtable[kOutPieces][4] = {};
+        float dtable[kOutN8][4] = {};
         add_transposed_product(dtable, weights, warp_row, queries);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

@@ -17,7 +17,7 @@ template <class T, int HeadSize>
 constexpr int kCopeForwardBytes = kSharedAlignment + 4 * Tile<T>::bytes(kRowTile, HeadSize);
 
 template <class T, int HeadSize>
-__global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 3)
+__global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
     forward_kernel(const __grid_constant__ ForwardParams params) {
   constexpr int kTileBytes = Tile<T>::bytes(kRowTile, HeadSize);
   extern __shared__ unsigned char shared[];
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 3)
   const auto load_keys = [&](int tile) {
     load(keys, p.k, tile * kRowTile);
     load(contents, p.v, tile * kRowTile);
-    commit_copies();
+    cp_async_commit();
   };
   const int last_tile = static_cast<int>(tiles) - 1;
   load(queries, p.q, first_row);
@@ -60,19 +60,19 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 ? 1 : 3)
     if (tile < last_tile) {
       __syncthreads();
       load_keys(tile);
-      wait_for_copies<0>();
+      cp_async_wait<0>();
       __syncthreads();
     }
     const int valid = g.tokens - tile * kRowTile;
-    CopePieces logits = {}, positions;
+    CopeN8 logits = {}, positions;
     add_product_with_rows(logits, queries, warp_row, keys, HeadSize);
     make_gates(positions, logits, cope.gate_scale, valid);
     running_sums<true>(positions, later);
-    for_pieces([&](int piece, int e) {
+    for_each_n8([&](int n8, int e) {
       const Interpolated bias(values + (own_row + e / 2 * 8) * cope.pitch,
-                              fminf(positions[piece][e], last_position));
-      const float logit = logits[piece][e] * p.scale + bias.value * cope.bias_factor;
-      logits[piece][e] = piece * 8 + 2 * lane.t + e % 2 < valid ? logit : -INFINITY;
+                              fminf(positions[n8][e], last_position));
+      const float logit = logits[n8][e] * p.scale + bias.value * cope.bias_factor;
+      logits[n8][e] = n8 * 8 + 2 * lane.t + e % 2 < valid ? logit : -INFINITY;
     });
     softmax.update(logits, out);
     add_product_with_columns<T>(out, logits, contents);

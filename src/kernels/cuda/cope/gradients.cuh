@@ -61,67 +61,67 @@ __device__ inline void add_steps(float* dvalues, int pitch, const float2* steps,
 }
 
 /// c += tileᵀ · b: 16 of the tile's columns (column …) meet b's columns, k along the rows of both.
-template <class T, int Pieces>
-__device__ void add_transposed_product(float (&c)[Pieces][4], const Tile<T>& tile, int column,
+template <class T, int N8>
+__device__ void add_transposed_product(float (&c)[N8][4], const Tile<T>& tile, int column,
                                        const Tile<T>& b) {
 #pragma unroll
   for (int k = 0; k < kRowTile; k += 16) {
     const auto fragment = load_a_transposed(tile, k, column);
 #pragma unroll
-    for (int piece = 0; piece < Pieces; piece += 2) {
+    for (int n8 = 0; n8 < N8; n8 += 2) {
       FragmentB<T> columns[2];
-      load_b_columns(columns, b, k, piece * 8);
-      multiply_add(c[piece], fragment, columns[0]);
-      multiply_add(c[piece + 1], fragment, columns[1]);
+      load_b_columns(columns, b, k, n8 * 8);
+      mma(c[n8], fragment, columns[0]);
+      mma(c[n8 + 1], fragment, columns[1]);
     }
   }
 }
 
 /// This warp's rows of a square in registers to one in shared memory.
 template <class T>
-__device__ void store_square(const Tile<T>& tile, const CopePieces& x) {
+__device__ void store_square(const Tile<T>& tile, const CopeN8& x) {
   const Lane lane;
   const int row = threadIdx.x / 32 * 16 + lane.g;
 #pragma unroll
-  for (int piece = 0; piece < kCopePieces; ++piece)
+  for (int n8 = 0; n8 < kCopeN8; ++n8)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float a = x[piece][2 * half], b = x[piece][2 * half + 1];
-      if constexpr (kIsWide<T>) {
-        store_pair(tile, row + 8 * half, piece * 8 + 2 * lane.t, make_float2(a, b));
+      const float a = x[n8][2 * half], b = x[n8][2 * half + 1];
+      if constexpr (kIsFp32<T>) {
+        store_pair(tile, row + 8 * half, n8 * 8 + 2 * lane.t, make_float2(a, b));
       } else {
-        store_pair(tile, row + 8 * half, piece * 8 + 2 * lane.t, pack<T>(a, b));
+        store_pair(tile, row + 8 * half, n8 * 8 + 2 * lane.t, pack<T>(a, b));
       }
     }
 }
 
 /// Adds what a block's sums hold to this lane's part of one row. All are read before any is used.
-template <int Pieces>
-__device__ void add_sums(float (&x)[Pieces][4], int half, const float* row, int columns) {
+template <int N8>
+__device__ void add_sums(float (&x)[N8][4], int half, const float* row, int columns) {
   const Lane lane;
-  float sums[Pieces][2];
+  float sums[N8][2];
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int column = piece * 8 + 2 * lane.t + e;
-      sums[piece][e] = column < columns ? row[column] : 0.0F;
+      const int column = n8 * 8 + 2 * lane.t + e;
+      sums[n8][e] = column < columns ? row[column] : 0.0F;
     }
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 2; ++e) x[piece][2 * half + e] += sums[piece][e];
+    for (int e = 0; e < 2; ++e) x[n8][2 * half + e] += sums[n8][e];
 }
 
-template <int Pieces>
-__device__ void keep_sums(float* row, const float (&x)[Pieces][4], int half, int columns) {
+template <int N8>
+__device__ void keep_sums(float* row, const float (&x)[N8][4], int half, int columns) {
   const Lane lane;
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int column = piece * 8 + 2 * lane.t + e;
-      if (column < columns) row[column] = x[piece][2 * half + e];
+      const int column = n8 * 8 + 2 * lane.t + e;
+      if (column < columns) row[column] = x[n8][2 * half + e];
     }
 }
 

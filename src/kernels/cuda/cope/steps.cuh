@@ -11,16 +11,16 @@
 /// warp.
 namespace sape2::kernels::cuda::cope {
 
-inline constexpr int kCopePieces = kRowTile / 8;
-using CopePieces = float[kCopePieces][4];
+inline constexpr int kCopeN8 = kRowTile / 8;
+using CopeN8 = float[kCopeN8][4];
 
-/// Calls use(piece, e) for each number that a lane holds of a tile.
+/// Calls use(n8 fragment, e) for each number that a lane holds of a tile.
 template <class Use>
-__device__ void for_pieces(Use use) {
+__device__ void for_each_n8(Use use) {
 #pragma unroll
-  for (int piece = 0; piece < kCopePieces; ++piece)
+  for (int n8 = 0; n8 < kCopeN8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) use(piece, e);
+    for (int e = 0; e < 4; ++e) use(n8, e);
 }
 
 /// Table rows first … first+63 in the inputs' type; rows and columns that do not exist are 0.
@@ -33,7 +33,7 @@ __device__ void load_table(const Tile<T>& tile, const Params& p, int first, int 
     const bool exists = first + row < p.positions;
     const float a = exists && column < head_size ? from[0] : 0.0F;
     const float b = exists && column + 1 < head_size ? from[1] : 0.0F;
-    if constexpr (kIsWide<T>) {
+    if constexpr (kIsFp32<T>) {
       store_pair(tile, row, column, make_float2(a, b));
     } else {
       store_pair(tile, row, column, pack<T>(a, b));
@@ -53,17 +53,17 @@ __device__ void make_values(float* values, const Params& p, const Tile<T>& queri
       __syncthreads();
       load_table<T, HeadSize>(table, p, first, head_size);
     }
-    wait_for_copies<0>();
+    cp_async_wait<0>();
     __syncthreads();
-    CopePieces z = {};
+    CopeN8 z = {};
     add_product_with_rows(z, queries, warp_row, table, HeadSize);
 #pragma unroll
-    for (int piece = 0; piece < kCopePieces; ++piece) {
-      const int column = first + piece * 8 + 2 * lane.t;
+    for (int n8 = 0; n8 < kCopeN8; ++n8) {
+      const int column = first + n8 * 8 + 2 * lane.t;
       if (column >= p.positions) continue;
       float* const to = values + (warp_row + lane.g) * p.pitch + column;
-      *reinterpret_cast<float2*>(to) = make_float2(z[piece][0], z[piece][1]);
-      *reinterpret_cast<float2*>(to + 8 * p.pitch) = make_float2(z[piece][2], z[piece][3]);
+      *reinterpret_cast<float2*>(to) = make_float2(z[n8][0], z[n8][1]);
+      *reinterpret_cast<float2*>(to + 8 * p.pitch) = make_float2(z[n8][2], z[n8][3]);
     }
   }
   __syncwarp();
@@ -72,7 +72,7 @@ __device__ void make_values(float* values, const Params& p, const Tile<T>& queri
 /// Sums along this lane's two rows, from the end of the tile or from its start, on top of `carry`,
 /// which grows by the tile's.
 template <bool FromEnd>
-__device__ void running_sums(CopePieces& x, float (&carry)[2]) {
+__device__ void running_sums(CopeN8& x, float (&carry)[2]) {
   const Lane lane;
   const auto neighbour = [&](float sum, int distance) {
     const float other = FromEnd ? __shfl_down_sync(0xffffffffu, sum, distance, 4)
@@ -80,39 +80,38 @@ __device__ void running_sums(CopePieces& x, float (&carry)[2]) {
     const bool exists = FromEnd ? lane.t + distance < 4 : lane.t >= distance;
     return exists ? other : 0.0F;
   };
-  float total[kCopePieces][2];
+  float total[kCopeN8][2];
 #pragma unroll
-  for (int piece = 0; piece < kCopePieces; ++piece)
+  for (int n8 = 0; n8 < kCopeN8; ++n8)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float& first = x[piece][2 * half + (FromEnd ? 1 : 0)];
-      float& second = x[piece][2 * half + (FromEnd ? 0 : 1)];
+      float& first = x[n8][2 * half + (FromEnd ? 1 : 0)];
+      float& second = x[n8][2 * half + (FromEnd ? 0 : 1)];
       const float pair = first + second;
       const float before = neighbour(pair, 3) + neighbour(pair, 2) + neighbour(pair, 1);
       first += before;
       second = before + pair;
-      total[piece][half] = __shfl_sync(0xffffffffu, second, FromEnd ? 0 : 3, 4);
+      total[n8][half] = __shfl_sync(0xffffffffu, second, FromEnd ? 0 : 3, 4);
     }
 #pragma unroll
-  for (int i = 0; i < kCopePieces; ++i) {
-    const int piece = FromEnd ? kCopePieces - 1 - i : i;
+  for (int i = 0; i < kCopeN8; ++i) {
+    const int n8 = FromEnd ? kCopeN8 - 1 - i : i;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      x[piece][2 * half] += carry[half];
-      x[piece][2 * half + 1] += carry[half];
-      carry[half] += total[piece][half];
+      x[n8][2 * half] += carry[half];
+      x[n8][2 * half + 1] += carry[half];
+      carry[half] += total[n8][half];
     }
   }
 }
 
 /// Gates of a tile's scores; keys that do not exist have none.
-__device__ inline void make_gates(CopePieces& gates, const CopePieces& scores, float gate_scale,
-                                  int keys) {
+__device__ inline void make_gates(CopeN8& gates, const CopeN8& scores, float gate_scale, int keys) {
   const Lane lane;
   const float factor = -gate_scale * kLog2E;
-  for_pieces([&](int piece, int e) {
-    const float gate = __fdividef(1.0F, 1.0F + power_of_2(factor * scores[piece][e]));
-    gates[piece][e] = piece * 8 + 2 * lane.t + e % 2 < keys ? gate : 0.0F;
+  for_each_n8([&](int n8, int e) {
+    const float gate = __fdividef(1.0F, 1.0F + power_of_2(factor * scores[n8][e]));
+    gates[n8][e] = n8 * 8 + 2 * lane.t + e % 2 < keys ? gate : 0.0F;
   });
 }
 

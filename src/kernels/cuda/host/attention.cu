@@ -16,7 +16,7 @@ void prepare_given(const Geometry& g, const AxisVectors& given, Form form, const
                    cudaStream_t stream) {
   axis_vectors::import_vectors<T>(g, static_cast<int>(given.sets), {given.x, given.y},
                                   own_places(form, v), stream);
-  if (form == Form::distance) make_near<T>(g, v, stream);
+  if (form == Form::distance) center_vectors<T>(g, v, stream);
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ void axis_bias_attention_backward(const AttentionInputs& in, const AxisVectors& 
     using T = decltype(type);
     prepare_given<T>(geometry, vectors, form, scratch, stream);
     const auto leave = [&](const VectorGradients& made) {
-      axis_vectors::export_gradients<T>(geometry, sets, gradient_places(form, scratch, made.wide),
+      axis_vectors::export_gradients<T>(geometry, sets, gradient_places(form, scratch, made.fp32),
                                         {vector_gradients.dx, vector_gradients.dy}, stream);
     };
     attend_backward<T>(in, p, bias_form(form, vectors.sets), stream, {leave});

@@ -63,15 +63,15 @@ inline AttentionBackwardParams backward_params(const AttentionParams& forward,
 
 /// The distance form's last preparation.
 template <class T>
-void make_near(const Geometry& g, const VectorScratch& v, cudaStream_t stream) {
-  axis_vectors::near_vectors<T>({.geometry = g,
-                                 .sets = v.own_sets,
-                                 .from = {static_cast<const float*>(v.gradients[0]),
-                                          static_cast<const float*>(v.gradients[1])},
-                                 .widths = {v.widths[0], v.widths[1]},
-                                 .near = {v.vectors[0], v.vectors[1]},
-                                 .norms = {v.norms[0], v.norms[1]}},
-                                stream);
+void center_vectors(const Geometry& g, const VectorScratch& v, cudaStream_t stream) {
+  axis_vectors::center<T>({.geometry = g,
+                           .sets = v.own_sets,
+                           .from = {static_cast<const float*>(v.gradients[0]),
+                                    static_cast<const float*>(v.gradients[1])},
+                           .widths = {v.widths[0], v.widths[1]},
+                           .centered = {v.vectors[0], v.vectors[1]},
+                           .norms = {v.norms[0], v.norms[1]}},
+                          stream);
 }
 
 /// Where vectors are put at first.
@@ -79,16 +79,16 @@ inline axis_vectors::VectorPlaces<void*> own_places(Form form, const VectorScrat
   const bool direct = form == Form::direct;
   return {.axes = {direct ? v.vectors[0] : v.gradients[0], direct ? v.vectors[1] : v.gradients[1]},
           .widths = {v.widths[0], v.widths[1]},
-          .wide = !direct,
+          .fp32 = !direct,
           .add_sets = direct};
 }
 
 /// Where the attention kernels leave the vectors' gradients.
 inline axis_vectors::VectorPlaces<const void*> gradient_places(Form form, const VectorScratch& v,
-                                                               bool wide) {
+                                                               bool fp32) {
   return {.axes = {v.gradients[0], v.gradients[1]},
           .widths = {v.widths[0], v.widths[1]},
-          .wide = wide,
+          .fp32 = fp32,
           .add_sets = form == Form::direct};
 }
 
@@ -102,10 +102,10 @@ void attend(const AttentionInputs& in, const AttentionParams& p, BiasForm form,
 
 template <class T>
 void attend_backward(const AttentionInputs& in, const AttentionBackwardParams& p, BiasForm form,
-                     cudaStream_t stream, const GoOn& go_on = {}) {
+                     cudaStream_t stream, const BackwardContinuation& continuation = {}) {
   if constexpr (std::is_same_v<T, float>)
-    if (in.tf32) return sm80::backward<Tf32>(p, form, stream, go_on);
-  sm80::backward<T>(p, form, stream, go_on);
+    if (in.tf32) return sm80::backward<Tf32>(p, form, stream, continuation);
+  sm80::backward<T>(p, form, stream, continuation);
 }
 
 inline void sum_dgain(SumJobs& sums, const Geometry& g, const float* partials, float* dgain) {

@@ -32,7 +32,7 @@ int multiprocessors() {
   });
 }
 
-bool is_hopper_code() {
+bool is_sm90a() {
   return once_a_device([](int) -> int {
            cudaFuncAttributes attributes{};
            check(cudaFuncGetAttributes(&attributes, probe_kernel),

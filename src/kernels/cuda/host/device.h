@@ -37,6 +37,6 @@ int shared_memory_limit();
 int multiprocessors();
 
 /// Whether the kernels' code is Hopper's own (compiled for sm_90a).
-bool is_hopper_code();
+bool is_sm90a();
 
 }  // namespace sape2::kernels::cuda

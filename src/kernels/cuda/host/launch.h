@@ -15,11 +15,11 @@ namespace sape2::kernels::cuda {
 /// must not call on.
 void set_up_kernel(const void* kernel, int shared_bytes, bool beside_others);
 
-/// What Hopper's own code can do besides. Other code takes no clusters, and overlaps nothing.
+/// What sm_90a code can do besides. Other code takes no clusters, and overlaps nothing.
 struct LaunchOptions {
   int parts = 1;    // the grid is blocks × parts
   int cluster = 1;  // neighbouring blocks that see each other's shared memory
-  // The kernel may begin before the launch in front of it is done; see wait_for_previous.
+  // The kernel may begin before the launch in front of it is done; see pdl_wait.
   bool overlapping = false;
 };
 
@@ -35,7 +35,7 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, const LaunchOptio
     throw Error("CUDA: these sizes need " + std::to_string(shared_bytes) +
                 " bytes of shared memory in a block, and the device has " +
                 std::to_string(shared_memory_limit()) + "; use the reference operators");
-  const bool overlapping = options.overlapping && is_hopper_code();
+  const bool overlapping = options.overlapping && is_sm90a();
   set_up_kernel(reinterpret_cast<const void*>(kernel), shared_bytes, overlapping);
   cudaLaunchAttribute attributes[2]{};
   cudaLaunchConfig_t config{};
@@ -69,7 +69,7 @@ void launch(void (*kernel)(Arguments...), std::int64_t blocks, int parts, int th
 /// Calls use(integral_constant) with the smallest compiled head size that holds `head_size`.
 template <class T, class Use>
 void dispatch_head_size(int head_size, Use use) {
-  if constexpr (!kIsWide<T>)
+  if constexpr (!kIsFp32<T>)
     if (head_size <= 32) return use(std::integral_constant<int, 32>());
   if (head_size <= 64) return use(std::integral_constant<int, 64>());
   return use(std::integral_constant<int, 128>());

@@ -53,7 +53,7 @@ struct AttentionBackwardParams {
   View dq, dk, dv;
   bool adds_to_dk;  // of patches, in the direct form's streaming kernels
   // (batch_heads, tokens): dout · out; for the streaming kernels (batch_heads, padded_tokens),
-  // log2(Σ e^logit) and that, ∞ and 0 in the padding: pairs, or 64 of one and 64 of the other at
+  // lse (base 2) and that, ∞ and 0 in the padding: pairs, or 64 of one and 64 of the other at
   // distance.
   float* delta;
   // As the vectors, in the inputs' type; the distance form's float32, but of streaming kernels.
@@ -64,13 +64,13 @@ struct AttentionBackwardParams {
 
 /// How a backward pass has left dq and the vectors' gradients to whoever goes on from there.
 struct VectorGradients {
-  bool wide;         // they are float32, not of the inputs' type
+  bool fp32;         // they are float32, not of the inputs' type
   bool before_keys;  // dk and dv are still to come; patches' dk will be added to what is there
 };
 
-struct GoOn {
+struct BackwardContinuation {
   std::function<void(const VectorGradients&)> from;  // called once
-  bool can_begin_dk = false;  // for all patches, so that it may be called before the keys' pass
+  bool can_begin_dk = false;  // for all patches, so that it may be called before the dk/dv pass
 };
 
 }  // namespace sape2::kernels::cuda

@@ -7,7 +7,7 @@
 
 namespace sape2::kernels::cuda {
 
-VectorScratch::VectorScratch(Arena& workspace, Arena& kept, const Geometry& g, DType dtype,
+VectorScratch::VectorScratch(Arena& workspace, Arena& saved, const Geometry& g, DType dtype,
                              Form form, int sets, bool backward)
     : own_sets(form == Form::direct ? 1 : sets) {
   const std::int64_t rows = own_sets * g.batch_heads * g.padded_tokens;
@@ -21,8 +21,8 @@ VectorScratch::VectorScratch(Arena& workspace, Arena& kept, const Geometry& g, D
   }
   begin = workspace.place();
   for (int axis = 0; axis < 2; ++axis) {
-    vectors[axis] = kept.take_bytes(rows * widths[axis] * element_bytes(dtype));
-    if (distance) norms[axis] = kept.take_floats(rows);
+    vectors[axis] = saved.take_bytes(rows * widths[axis] * element_bytes(dtype));
+    if (distance) norms[axis] = saved.take_floats(rows);
   }
 }
 

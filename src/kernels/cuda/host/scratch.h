@@ -13,7 +13,7 @@ namespace sape2::kernels::cuda {
 struct VectorScratch {
   int own_sets = 1;  // the direct form adds sets up beforehand
   // In the inputs' type; the distance form has room for float32, and before that the vectors
-  // themselves, not yet shifted and rounded, or in usual calls what they are shifted by.
+  // themselves, not yet shifted and rounded, or in specialized calls what they are shifted by.
   void* gradients[2] = {};
   std::size_t first_gradients = 0;  // where those of the first axis begin, behind the others
   std::size_t begin = 0;  // the workspace from here on is free once attention's passes are done
@@ -21,7 +21,7 @@ struct VectorScratch {
   float* norms[2] = {};   // distance form
   int widths[2] = {};
 
-  VectorScratch(Arena& workspace, Arena& kept, const Geometry& g, DType dtype, Form form, int sets,
+  VectorScratch(Arena& workspace, Arena& saved, const Geometry& g, DType dtype, Form form, int sets,
                 bool backward);
   /// Nothing is kept.
   VectorScratch(Arena& workspace, const Geometry& g, DType dtype, Form form, int sets,

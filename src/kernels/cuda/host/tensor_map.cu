@@ -32,7 +32,7 @@ CUtensorMapSwizzle swizzle_of(int row_bytes) {
 
 }  // namespace
 
-bool make_tensor_map(const BoxedTensor& tensor, CUtensorMap* map) {
+bool make_tensor_map(const TmaTensor& tensor, CUtensorMap* map) {
   static const Encode encode = find_encoder();
   if (encode == nullptr) return false;
   const int bytes = tensor.type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2;

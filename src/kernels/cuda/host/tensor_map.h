@@ -7,12 +7,12 @@
 
 #include <type_traits>
 
-/// What Hopper's copy engine must know of a tensor to bring boxes of it into shared memory,
+/// What TMA must know of a tensor to bring boxes of it into shared memory,
 /// swizzled as Tile has them, zeros where a box reaches beyond the tensor.
 namespace sape2::kernels::cuda {
 
 /// A tensor of five dimensions, the innermost first and without gaps, and its boxes.
-struct BoxedTensor {
+struct TmaTensor {
   const void* data;
   CUtensorMapDataType type;
   std::int64_t sizes[5];
@@ -27,7 +27,7 @@ inline constexpr CUtensorMapDataType kMapType =
                               : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 
 /// False where the driver knows no such thing or refuses.
-bool make_tensor_map(const BoxedTensor& tensor, CUtensorMap* map);
+bool make_tensor_map(const TmaTensor& tensor, CUtensorMap* map);
 
 /// Tokens first … of q, k, v or a gradient, seen as `down` rows of `across`; boxes of whole heads.
 template <class T>
@@ -71,10 +71,10 @@ bool make_eights_map(const void* vectors, const Geometry& g, int eights, int wid
 }
 
 /// Float32 numbers, `each` of them a token; boxes of `box_tokens` tokens'.
-inline bool make_note_map(const float* notes, const Geometry& g, int each, int box_tokens,
-                          CUtensorMap* map) {
+inline bool make_scalar_map(const float* scalars, const Geometry& g, int each, int box_tokens,
+                            CUtensorMap* map) {
   const std::int64_t head = std::int64_t(g.padded_tokens) * each;
-  return make_tensor_map({.data = notes,
+  return make_tensor_map({.data = scalars,
                           .type = kMapType<float>,
                           .sizes = {head, 1, 1, g.batch_heads, 1},
                           .strides = {head, head, head, head * g.batch_heads},

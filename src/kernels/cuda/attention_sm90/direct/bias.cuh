@@ -9,9 +9,9 @@
 
 /// The direct form, b_in = x_i[column of n] + y_i[row of n], in the streaming kernels. Tiles of
 /// keys are whole grid rows padded to eights (KeyTiling), so eight neighbouring keys are eight
-/// neighbouring entries of x. A product with a diagonal of 8×8 takes a piece of x, two numbers a
-/// register, to where the scores are gathered: one instruction for four numbers a lane. The scores'
-/// product starts from x's part of the bias; y's part joins the softmax's shift.
+/// neighbouring entries of x. A product with a diagonal of 8×8 takes a n8 fragment of x, two
+/// numbers a register, to where the scores are gathered: one instruction for four numbers a lane.
+/// The scores' product starts from x's part of the bias; y's part joins the softmax's shift.
 namespace sape2::kernels::cuda::sm90 {
 
 /// From the bias to the scores, which are multiplied by `scale` afterwards.
@@ -23,7 +23,8 @@ __device__ inline float bias_factor(const AttentionParams& p, int head) {
   return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
 }
 
-/// A pair of this lane's in an 8×8 piece of A or B: `value` where column and row are the same.
+/// A pair of this lane's in an 8×8 n8 fragment of A or B: `value` where column and row are the
+/// same.
 template <class T>
 __device__ std::uint32_t on_diagonal(float value) {
   const Lane lane;
@@ -57,8 +58,8 @@ __device__ void multiply_onto(float (&to)[4], std::uint32_t a_top, std::uint32_t
 }
 /// c += a · b over eight of k.
 template <class T>
-__device__ void multiply_add_eight(float (&c)[4], std::uint32_t a_top, std::uint32_t a_bottom,
-                                   std::uint32_t b) {
+__device__ void mma_k8(float (&c)[4], std::uint32_t a_top, std::uint32_t a_bottom,
+                       std::uint32_t b) {
   if constexpr (std::is_same_v<T, Bf16>) {
     asm volatile(
         "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
@@ -73,29 +74,30 @@ __device__ void multiply_add_eight(float (&c)[4], std::uint32_t a_top, std::uint
         : "r"(a_top), "r"(a_bottom), "r"(b));
   }
 }
-/// Four pieces of 8×8, one a register; lane 8i + r gives the address of row r of piece i.
-__device__ inline void load_pieces(std::uint32_t (&to)[4], std::uint32_t address) {
+/// Four n8 fragments of 8×8, one a register; lane 8i + r gives the address of row r of n8 fragment
+/// i.
+__device__ inline void load_n8s(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address));
 }
 
-/// Pieces of a tile in which a grid row, or a part of one, has `Wide`: see key_tiling.
-template <int Wide>
-inline constexpr int kTilePieces = Wide == 3 || Wide == 5 || Wide == 6 ? 6 : 8;
+/// N8 of a tile in which a grid row, or a part of one, has `Wide`: see key_tiling.
+template <int RowN8>
+inline constexpr int kTileN8 = RowN8 == 3 || RowN8 == 5 || RowN8 == 6 ? 6 : 8;
 
-/// Walks over the 8-wide pieces of a tile: how far along its grid row each is. `Wide`: pieces of a
-/// grid row (or its part) where that is known beforehand, else 0; known, nothing of it is left at
-/// run time.
-template <int Wide>
-struct PieceWalk {
-  int wide, across = 0, row = 0;
+/// Walks over the 8-wide n8 fragments of a tile: how far along its grid row each is. `Wide`: n8
+/// fragments of a grid row (or its part) where that is known beforehand, else 0; known, nothing of
+/// it is left at run time.
+template <int RowN8>
+struct N8Walk {
+  int row_n8, across = 0, row = 0;
 
-  __device__ explicit PieceWalk(const KeyTiling& columns)
-      : wide(Wide > 0 ? Wide : columns.part_width / 8) {}
+  __device__ explicit N8Walk(const KeyTiling& columns)
+      : row_n8(RowN8 > 0 ? RowN8 : columns.part_width / 8) {}
   __device__ void next() {
     ++across;
-    if (across == wide) {
+    if (across == row_n8) {
       across = 0;
       ++row;
     }
@@ -118,17 +120,17 @@ __device__ float load_shared_number(std::uint32_t address) {
 }
 
 /// The y of this lane's two rows, from panels of 64 entries in shared memory.
-template <class T, int Wide>
+template <class T, int RowN8>
 struct RowsY {
   // Grid rows in a tile; 0: known at run time only.
-  static constexpr int kRows = Wide > 0 ? kTilePieces<Wide> / Wide : 0;
+  static constexpr int kRows = RowN8 > 0 ? kTileN8<RowN8> / RowN8 : 0;
   // Those that are read together: neighbours within an eight of entries.
   static constexpr int kRead = kRows == 2 || kRows == 4 ? kRows : 1;
   std::uint32_t address;
 
   __device__ explicit RowsY(const unsigned char* panels) {
     const Lane lane;
-    // Pieces of a row are exchanged by the row's number.
+    // N8 of a row are exchanged by the row's number.
     address = shared_address(panels) + (threadIdx.x / 32 * 16 + lane.g) * 128 + lane.g * 16;
   }
   /// Where entry `grid_row` of the first row lies; that of the second lies 1024 bytes on.
@@ -155,15 +157,15 @@ struct RowsY {
   }
 };
 
-/// What y adds to the logits of a tile, piece after piece; nothing for prefix tokens.
-template <class T, int Wide>
+/// What y adds to the logits of a tile, n8 fragment after n8 fragment; nothing for prefix tokens.
+template <class T, int RowN8>
 struct TermsY {
-  const RowsY<T, Wide>& y;
-  PieceWalk<Wide> walk;
+  const RowsY<T, RowN8>& y;
+  N8Walk<RowN8> walk;
   int first_row, last_row;
-  float factor, terms[RowsY<T, Wide>::kRead][2];
+  float factor, terms[RowsY<T, RowN8>::kRead][2];
 
-  __device__ TermsY(const RowsY<T, Wide>& rows, const KeyTiling& columns,
+  __device__ TermsY(const RowsY<T, RowN8>& rows, const KeyTiling& columns,
                     const KeyTiling::Place& at, float f)
       : y(rows),
         walk(columns),
@@ -172,12 +174,12 @@ struct TermsY {
         factor(at.in_grid ? f : 0.0F) {
     y.read(terms, first_row, factor);
   }
-  /// Of this lane's two rows, at the next piece.
+  /// Of this lane's two rows, at the next n8 fragment.
   __device__ void next(float (&to)[2]) {
-    if (Wide == 0 && walk.across == 0 && walk.row > 0)
+    if (RowN8 == 0 && walk.across == 0 && walk.row > 0)
       y.read(terms, min(first_row + walk.row, last_row), factor);
     // Chosen, not indexed: an index would put all of this into memory.
-    constexpr int kRead = RowsY<T, Wide>::kRead;
+    constexpr int kRead = RowsY<T, RowN8>::kRead;
     const bool odd = kRead > 1 && walk.row % 2 == 1, late = kRead > 2 && walk.row >= 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -193,14 +195,14 @@ struct NoTerms {
 };
 
 /// Grid rows of a tile whose `Wide` is known.
-template <int Wide>
-inline constexpr int kTileRows = kTilePieces<Wide> / (Wide > 0 ? Wide : 1);
+template <int RowN8>
+inline constexpr int kTileRows = kTileN8<RowN8> / (RowN8 > 0 ? RowN8 : 1);
 
 /// Goes on to the place of the next tile; of whole grids only its first row changes.
-template <int Wide, bool Whole>
-__device__ void go_on(const KeyTiling& columns, KeyTiling::Place& at) {
+template <int RowN8, bool Whole>
+__device__ void next_tile(const KeyTiling& columns, KeyTiling::Place& at) {
   if constexpr (Whole) {
-    at.first_row += kTileRows<Wide>;
+    at.first_row += kTileRows<RowN8>;
   } else {
     columns.advance(at);
   }
@@ -210,9 +212,9 @@ __device__ void go_on(const KeyTiling& columns, KeyTiling::Place& at) {
 /// tile, in registers or, where those are short, in shared memory, one panel a part of the grid. It
 /// is what the scores start from; y_i, one number a grid row, joins them when they become weights.
 /// `Exact`: the ratio is a number of type T.
-template <class T, int Wide, bool InRegisters, bool Exact = false>
+template <class T, int RowN8, bool InRegisters, bool Exact = false>
 struct DirectBias {
-  static constexpr int kPieces = kTilePieces<Wide>, kStored = Wide > 0 ? Wide : kPieces;
+  static constexpr int kN8 = kTileN8<RowN8>, kStored = RowN8 > 0 ? RowN8 : kN8;
   const KeyTiling& columns;
   std::uint32_t high;       // the ratio's first part, on a diagonal
   float low;                // and what it lacks
@@ -224,7 +226,7 @@ struct DirectBias {
     const InTwoParts<T> parts(ratio);
     high = on_diagonal<T>(parts.high);
     low = parts.low;
-    // Pieces of a row are exchanged by the row's number; piece 0, or 1 for the other lanes.
+    // N8 of a row are exchanged by the row's number; n8 fragment 0, or 1 for the other lanes.
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
     x_address = shared_address(panels_x) + row * 128 + (lane / 16 ^ row % 8) * 16;
   }
@@ -234,9 +236,9 @@ struct DirectBias {
     static_assert(InRegisters);
     const T* const from = static_cast<const T*>(p.vectors.x) +
                           (block.batch_head * p.geometry.padded_tokens + row) * p.vectors.width_x;
-    PieceWalk<Wide> walk(columns);
+    N8Walk<RowN8> walk(columns);
 #pragma unroll
-    for (int piece = 0; piece < kStored; ++piece, walk.next()) {
+    for (int n8 = 0; n8 < kStored; ++n8, walk.next()) {
       const int column = part * columns.part_width + walk.across * 8 + 2 * (threadIdx.x % 4);
       const int inside = columns.across - column;
 #pragma unroll
@@ -245,59 +247,58 @@ struct DirectBias {
         if (inside > 0)
           pair =
               *reinterpret_cast<const std::uint32_t*>(from + 8 * half * p.vectors.width_x + column);
-        along_x[piece][half] = inside == 1 ? pair & 0xffffu : pair;
+        along_x[n8][half] = inside == 1 ? pair & 0xffffu : pair;
       }
     }
   }
-  /// x at two neighbouring pieces of a tile.
-  __device__ void pieces_x(std::uint32_t (&to)[2][2], int part, int piece, int across,
-                           int next_across) const {
+  /// x at two neighbouring n8 fragments of a tile.
+  __device__ void n8s_x(std::uint32_t (&to)[2][2], int part, int n8, int across,
+                        int next_across) const {
     if constexpr (InRegisters) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) to[i / 2][i % 2] = along_x[(piece + i / 2) % kStored][i % 2];
+      for (int i = 0; i < 4; ++i) to[i / 2][i % 2] = along_x[(n8 + i / 2) % kStored][i % 2];
     } else {
       std::uint32_t address = x_address + part * kTileBytes;
-      if constexpr (Wide > 0 && Wide % 2 == 0) {
-        address ^= across * 16;  // an even piece and the one behind it
+      if constexpr (RowN8 > 0 && RowN8 % 2 == 0) {
+        address ^= across * 16;  // an even n8 fragment and the one behind it
       } else {
         address ^= threadIdx.x % 32 < 16 ? across * 16 : (next_across ^ 1) * 16;
       }
       std::uint32_t both[4];
-      load_pieces(both, address);
+      load_n8s(both, address);
 #pragma unroll
       for (int i = 0; i < 4; ++i) to[i / 2][i % 2] = both[i];
     }
   }
 
   /// The x part of one tile's bias as scores; 0 for prefix tokens.
-  __device__ void start(float (&c)[kPieces][4], const KeyTiling::Place& at) const {
+  __device__ void start(float (&c)[kN8][4], const KeyTiling::Place& at) const {
     constexpr float kNothing[4] = {};
     const std::uint32_t by = at.in_grid ? high : 0;
     const int part = at.in_grid ? at.part : 0;
-    for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {
-      multiply_onto<T>(c[piece], x[0], x[1], by, kNothing);
+    for_each_n8(part, [&](int n8, const std::uint32_t(&x)[2]) {
+      multiply_onto<T>(c[n8], x[0], x[1], by, kNothing);
     });
     if constexpr (Exact) return;
     if (low == 0.0F || !at.in_grid) return;
     const std::uint32_t rest = on_diagonal<T>(low);
-    for_pieces(part, [&](int piece, const std::uint32_t(&x)[2]) {
-      multiply_add_eight<T>(c[piece], x[0], x[1], rest);
-    });
+    for_each_n8(part,
+                [&](int n8, const std::uint32_t(&x)[2]) { mma_k8<T>(c[n8], x[0], x[1], rest); });
   }
 
  private:
-  /// Calls use(piece, x there) for the pieces of a tile.
+  /// Calls use(n8 fragment, x there) for the n8 fragments of a tile.
   template <class Use>
-  __device__ void for_pieces(int part, Use use) const {
-    PieceWalk<Wide> walk(columns);
+  __device__ void for_each_n8(int part, Use use) const {
+    N8Walk<RowN8> walk(columns);
 #pragma unroll
-    for (int piece = 0; piece < kPieces; piece += 2) {
+    for (int n8 = 0; n8 < kN8; n8 += 2) {
       auto behind = walk;
       behind.next();
       std::uint32_t x[2][2];
-      pieces_x(x, part, piece, walk.across, behind.across);
+      n8s_x(x, part, n8, walk.across, behind.across);
 #pragma unroll
-      for (int i = 0; i < 2; ++i, walk.next()) use(piece + i, x[i]);
+      for (int i = 0; i < 2; ++i, walk.next()) use(n8 + i, x[i]);
     }
   }
 };

@@ -22,11 +22,11 @@ struct KeysBias {
     if constexpr (!Exact) choose(low, in_grid ? parts.low : 0.0F);
   }
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  /// Starts c = the bias, by the matrix unit's name for 64 queries' vectors.
+  /// Starts c = the bias, by the shared-memory descriptor of 64 queries' vectors.
   __device__ void start(float (&c)[8][4], std::uint64_t vectors) const {
-    register_row_product<T>(c, high, vectors, 0);
+    wgmma_rs<T>(c, high, vectors, 0);
     if constexpr (!Exact)
-      if (in_two_parts) register_row_product<T>(c, low, vectors, 1);
+      if (in_two_parts) wgmma_rs<T>(c, low, vectors, 1);
   }
 #endif
 

@@ -34,7 +34,7 @@ struct SquareBias {
       : x(shared_address(panels)),
         matrix(x + SquarePanels::vector_bytes(columns)),
         x_bytes(SquarePanels::x_bytes(columns)) {}
-  /// Before the matrix unit is told of it, and a barrier: each thread a row of one panel.
+  /// Before wgmma is told of it, and a barrier: each thread a row of one panel.
   __device__ static void write_matrix(unsigned char* shared, float ratio) {
     const int key = threadIdx.x % kRowTile, own = threadIdx.x < kRowTile ? key % 8 : key / 8;
     const auto pair = [&](int first) {
@@ -47,8 +47,8 @@ struct SquareBias {
   __device__ void start(float (&c)[8][4], const KeyTiling::Place& at) const {
     const std::uint32_t along_x = at.part * SquarePanels::kBytes;
     const std::uint32_t along_y = x_bytes + at.first_row / 8 * SquarePanels::kBytes;
-    shared_product<T>(c, eights_descriptor(x + along_x, along_y - along_x),
-                      eights_descriptor(matrix, SquarePanels::kBytes), 0);
+    wgmma_ss<T>(c, smem_descriptor_unswizzled(x + along_x, along_y - along_x),
+                smem_descriptor_unswizzled(matrix, SquarePanels::kBytes), 0);
   }
 #endif
 };

@@ -19,11 +19,11 @@
 /// once, and walks over all tokens in tiles: a pair's distance serves both ways round, and the
 /// vectors' gradients need both. Two warpgroups take turns at tiles and make weights and gradients
 /// of pairs; a third gathers all sums. What goes from those to this one are 16-bit matrices in
-/// shared memory, which the matrix unit reads as they are, so nobody waits for an answer. Where
+/// shared memory, which wgmma reads as they are, so nobody waits for an answer. Where
 /// that is faster it then takes the next 64, until none are left.
 namespace sape2::kernels::cuda::sm90 {
 
-/// log2(Σ e^logit) of 64 tokens, then their dout · out; of the padding what gives weights of 0.
+/// lse (base 2) of 64 tokens, then their dout · out; of the padding what gives weights of 0.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     lse_delta_kernel(const __grid_constant__ AttentionBackwardParams params) {
@@ -37,20 +37,20 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x < kRowTile && token < g.tokens)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(
         head_of<T>(params.dout, block.image, block.head).row(token)));
-  wait_for_previous();
-  let_next_begin();
+  pdl_wait();
+  pdl_launch_dependents();
   const bool exists = threadIdx.x < kRowTile && token < g.tokens;
   SoftmaxRow row{};
   if (exists) row = params.forward.softmax[block.batch_head * g.tokens + token];
   rows_delta<T, 64>(params, block.image, block.head, first_row, delta);
   __syncthreads();
   if (threadIdx.x >= kRowTile) return;
-  const float2 note =
-      exists ? make_float2(row.maximum * kLog2E + log_of_2(row.sum), delta[threadIdx.x])
+  const float2 lse_delta_of =
+      exists ? make_float2(row.maximum * kLog2E + log2_approx(row.sum), delta[threadIdx.x])
              : make_float2(INFINITY, 0.0F);
   float* const to = params.delta + 2 * (block.batch_head * g.padded_tokens + first_row);
-  to[threadIdx.x] = note.x;
-  to[kRowTile + threadIdx.x] = note.y;
+  to[threadIdx.x] = lse_delta_of.x;
+  to[kRowTile + threadIdx.x] = lse_delta_of.y;
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -72,18 +72,18 @@ __global__ void __launch_bounds__(kPairThreads, 1)
     distance_bwd_kernel(const __grid_constant__ BackwardParams params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const DistanceBwdBlock<T, Steps, Walks> pairs(params);
-  const int role = known_to_all_lanes(threadIdx.x / kThreads);
+  const int role = warp_uniform(threadIdx.x / kThreads);
   // The sums have nothing to do yet.
-  const bool begins_copies = role == 2 && pairs.warp == 0 && is_chosen();
+  const bool begins_copies = role == 2 && pairs.warp == 0 && elect_one();
   if (begins_copies) {
     pairs.prepare();
-    publish_to_copy_engine();
+    fence_barrier_init();
     pairs.load_old();
   }
   pairs.fill_ones();
-  publish_to_copy_engine();
+  fence_barrier_init();
   __syncthreads();
-  wait_for_previous();
+  pdl_wait();
   if (begins_copies) pairs.load_new();
   float with_bias = 0.0F;
   // Registers go to the sums, whose number grows with the vectors.
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kPairThreads, 1)
     change_registers<kPairRegisters, kForWeights>();
     with_bias = BwdScoreWg<T, Steps, Walks>(pairs, role).run();
   }
-  let_next_begin();
+  pdl_launch_dependents();
   if (params.base.dgain != nullptr) {
     const float sum = block_sum(with_bias, pairs.scratch());
     if (threadIdx.x == 0)

@@ -20,26 +20,26 @@ namespace sape2::kernels::cuda::sm90 {
 template <class T, int Steps, bool Walks>
 struct BwdAccumulateWg {
   using Layout = DistanceBwdSmem<Steps>;
-  static constexpr int kVectorPieces = 2 * Steps;
+  static constexpr int kVectorN8 = 2 * Steps;
   // Of each axis the vectors' gradients, behind them Σω of row and row + 8, each twice.
-  using VectorSums = float[kVectorPieces + 1][4];
+  using VectorSums = float[kVectorN8 + 1][4];
   // A vector's entries where those of `VectorSums` are, of row and row + 8.
-  using Entries = std::uint32_t[kVectorPieces][2];
+  using Entries = std::uint32_t[kVectorN8][2];
 
   DistanceBwdBlock<T, Steps, Walks> pairs;
   float dq[8][4], dk[8][4], dv[8][4];
   VectorSums dx, dy;
 
   __device__ void run() {
-    if constexpr (!Walks) pairs.await_first_rows();
+    if constexpr (!Walks) pairs.wait_first_rows();
     for (PairTile<Steps> tile(0);; tile.advance(1)) {
       add_tiles(tile);
       store_all();
-      await_stored_boxes();
+      tma_store_wait();
       if (!has_next()) return;
       replace(tile);
       pairs.block = next();
-      ++pairs.turn;
+      ++pairs.phase;
       tile.number -= pairs.tiles;
     }
   }
@@ -53,19 +53,19 @@ struct BwdAccumulateWg {
       const bool is_last = tile.number + 1 == unsigned(pairs.tiles);
       if constexpr (Walks)
         if (is_last) load_next_rows();
-      pairs.await_items(tile, 0);  // whose maker had waited for all of the tile
+      pairs.wait_items(tile, 0);  // whose score warpgroup had waited for all of the tile
       add(dq, tile, PairItem::query_gradients, Layout::k);
       add(dv, tile, PairItem::key_weights, Layout::dout);
       if constexpr (!Layout::kHasAllSlots) {
-        wait_for_products<1>();
+        wgmma_wait<1>();
         pairs.release_first();
       }
       add(dk, tile, PairItem::key_gradients, Layout::q);
-      if constexpr (!Layout::kHasAllSlots) pairs.await_items(tile, 1);
+      if constexpr (!Layout::kHasAllSlots) pairs.wait_items(tile, 1);
       add(dx, tile, PairItem::omega_x, Layout::x);
       add(dy, tile, PairItem::omega_y, Layout::y);
       if (is_last) return;
-      wait_for_products<0>();
+      wgmma_wait<0>();
       replace(tile);
     }
   }
@@ -82,13 +82,13 @@ struct BwdAccumulateWg {
       return {pairs.block, number * kPairColumns, number < pairs.tiles};
     return {next(), (number - pairs.tiles) * kPairColumns, has_next()};
   }
-  /// A tile's stages take others, a part by each warp, since makers share a scheduler with each.
-  /// Where it is counted what comes next warps stay whole, or the compiler would no longer know
-  /// that it is the same for all lanes, as the matrix unit needs.
+  /// A tile's stages take others, a part by each warp, since score warpgroups share a scheduler
+  /// with each. Where it is counted what comes next warps stay whole, or the compiler would no
+  /// longer know that it is the same for all lanes, as wgmma needs.
   __device__ void replace(const PairTile<Steps>& tile) {
     pairs.release(tile);
-    if (!Walks && !is_chosen()) return;
-    const auto starts_copies = [] { return !Walks || is_chosen(); };
+    if (!Walks && !elect_one()) return;
+    const auto starts_copies = [] { return !Walks || elect_one(); };
     const bool is_rest = pairs.warp < 2;
     const int number = tile.number + (is_rest ? Layout::kRestStages : Layout::kFirstStages);
     const Source from = source(number);
@@ -104,7 +104,7 @@ struct BwdAccumulateWg {
         Source later = source(number + 2);
         if (!later.exists) later = from;  // nobody will ask for those
         if (!starts_copies()) return;
-        pairs.load_notes(from.block, from.first, tile);
+        pairs.load_lse_delta(from.block, from.first, tile);
         pairs.load_next_lengths(later.block, later.first, tile);
       }
     } else {
@@ -118,11 +118,11 @@ struct BwdAccumulateWg {
       }
     }
   }
-  /// While the last tile's maker still makes something of these.
+  /// While the last tile's score warpgroup still makes something of these.
   __device__ void load_next_rows() const {
     if (pairs.warp == 0) {
-      pairs.await_rows_read(0);
-      if (!is_chosen()) return;
+      pairs.wait_rows_read(0);
+      if (!elect_one()) return;
       if (has_next()) {
         pairs.begin_first_rows(next());
         pairs.load_own(Layout::q, next());
@@ -130,32 +130,33 @@ struct BwdAccumulateWg {
         pairs.say_there_are_no_more_rows();
       }
     } else if (pairs.warp == 1 && has_next()) {
-      pairs.await_rows_read(1);
-      if (!is_chosen()) return;
+      pairs.wait_rows_read(1);
+      if (!elect_one()) return;
       pairs.begin_rest_of_rows(next());
       pairs.load_own(Layout::k, next());
       pairs.load_own(Layout::v, next());
     }
   }
 
-  /// Each leaves while others are still in work, by way of the block's own rows, which makers have
-  /// read, or, where those are being replaced, of the item that was its last product's.
+  /// Each leaves while others are still in work, by way of the block's own rows, which score
+  /// warpgroups have read, or, where those are being replaced, of the item that was its last
+  /// product's.
   __device__ void store_all() {
     const BackwardParams& params = pairs.params;
     Entries own;
     read_vectors(own, 0);
     if constexpr (!Walks) {
-      wait_for_products<4>();
+      wgmma_wait<4>();
       store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
     }
-    wait_for_products<3>();
+    wgmma_wait<3>();
     store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights, Layout::v);
-    wait_for_products<2>();
+    wgmma_wait<2>();
     store(params.base.dk, params.dk, dk, pairs.p.scale, PairItem::key_gradients, Layout::k);
-    wait_for_products<1>();
+    wgmma_wait<1>();
     store_vectors(params.base.dx, dx, own, 0);
     read_vectors(own, 1);
-    wait_for_products<0>();
+    wgmma_wait<0>();
     // It could leave first here, too; this is the order that was measured.
     if constexpr (Walks)
       store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
@@ -163,31 +164,31 @@ struct BwdAccumulateWg {
   }
 
   /// Adds an item times a part of its tile.
-  template <int Pieces>
-  __device__ void add(float (&sum)[Pieces][4], const PairTile<Steps>& tile, PairItem item,
+  template <int N8>
+  __device__ void add(float (&sum)[N8][4], const PairTile<Steps>& tile, PairItem item,
                       int part) const {
     const std::uint64_t a = pairs.item_matrix(tile, item);
     std::uint64_t b = pairs.other_matrix(tile, part);
     asm("" : "+l"(b));  // else the compiler begins anew for every k
-    begin_products();
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kPairColumns / 16; ++k)
-      shared_column_product<T>(
+      wgmma_ss_mn_major<T>(
           sum, a + 2 * k,
-          Pieces == kVectorPieces + 1 ? pairs.vectors_and_ones(tile, part, k) : b + 128 * k);
-    commit_products();
+          N8 == kVectorN8 + 1 ? pairs.vectors_and_ones(tile, part, k) : b + 128 * k);
+    wgmma_commit();
   }
 
   __device__ void store(const View& view, const CUtensorMap& map, float (&c)[8][4], float by,
                         PairItem item, int part) const {
-    hold(c);
-    if constexpr (Walks) meet();
+    fence_accumulators(c);
+    if constexpr (Walks) warpgroup_sync();
     const int place = Walks ? Layout::place(item) : Layout::own(part);
     store_tokens(view, map, pairs.block, Tile<T>{pairs_memory + place, kRowTile, 64}, c, by,
                  first_row());
   }
-  /// Of the four warps: the matrix unit has read for all of them what was waited for.
-  __device__ static void meet() {
+  /// Of the four warps: wgmma has read for all of them what was waited for.
+  __device__ static void warpgroup_sync() {
     asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
   }
 
@@ -205,7 +206,7 @@ struct BwdAccumulateWg {
   __device__ void read_vectors(Entries& to, int axis) const {
     if constexpr (!Walks) {
 #pragma unroll
-      for (int i = 0; i < 2 * kVectorPieces; ++i)
+      for (int i = 0; i < 2 * kVectorN8; ++i)
         to[i / 2][i % 2] =
             pairs.own_entries(axis ? Layout::y : Layout::x, pairs.own_row() + i % 2 * 8,
                               i / 2 * 8 + 2 * pairs.quad());
@@ -219,30 +220,30 @@ struct BwdAccumulateWg {
       const T* const from =
           vector_row(static_cast<const T*>(axis ? vectors.y : vectors.x), half, width);
 #pragma unroll
-      for (int piece = 0; piece < kVectorPieces; ++piece) {
-        const int entry = piece * 8 + 2 * pairs.quad();
+      for (int n8 = 0; n8 < kVectorN8; ++n8) {
+        const int entry = n8 * 8 + 2 * pairs.quad();
         std::uint32_t pair = 0;
         if (entry < entries) pair = *reinterpret_cast<const std::uint32_t*>(from + entry);
-        to[piece][half] = entry + 1 < entries ? pair : pair & 0xffff;
+        to[n8][half] = entry + 1 < entries ? pair : pair & 0xffff;
       }
     }
   }
   __device__ void store_vectors(void* gradients, VectorSums& c, const Entries& own,
                                 int axis) const {
-    hold(c);
+    fence_accumulators(c);
     const auto& vectors = pairs.p.vectors;
     const int width = axis ? vectors.width_y : vectors.width_x;
     const float factor = pairs.factor(pairs.block.head);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float whole = c[kVectorPieces][2 * half];
+      const float whole = c[kVectorN8][2 * half];
       T* const to = vector_row(static_cast<T*>(gradients), half, width);
 #pragma unroll
-      for (int piece = 0; piece < kVectorPieces; ++piece) {
-        const int entry = piece * 8 + 2 * pairs.quad();
-        const float2 u = unpack<T>(own[piece][half]);
-        const std::uint32_t gradient = pack<T>(factor * (whole * u.x - c[piece][2 * half]),
-                                               factor * (whole * u.y - c[piece][2 * half + 1]));
+      for (int n8 = 0; n8 < kVectorN8; ++n8) {
+        const int entry = n8 * 8 + 2 * pairs.quad();
+        const float2 u = unpack<T>(own[n8][half]);
+        const std::uint32_t gradient = pack<T>(factor * (whole * u.x - c[n8][2 * half]),
+                                               factor * (whole * u.y - c[n8][2 * half + 1]));
         if (entry < width) *reinterpret_cast<std::uint32_t*>(to + entry) = gradient;
       }
     }

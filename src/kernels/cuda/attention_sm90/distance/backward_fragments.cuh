@@ -10,7 +10,7 @@
 namespace sape2::kernels::cuda::sm90 {
 
 template <class T>
-using PairFragments = FragmentA<T>[kPairPieces / 2];
+using PairFragments = FragmentA<T>[kPairN8 / 2];
 
 /// Whether one of a pair is, for any lane of a warp.
 template <class T>
@@ -20,11 +20,11 @@ __device__ bool is_infinite(std::uint32_t greatest) {
   return !__all_sync(0xffffffffu, __hbneu2(reinterpret_cast<const Pair&>(greatest),
                                            reinterpret_cast<const Pair&>(infinite)));
 }
-__device__ inline void add_tile(float (&to)[kPairPieces][4], const float (&from)[kPairPieces][4]) {
+__device__ inline void add_tile(float (&to)[kPairN8][4], const float (&from)[kPairN8][4]) {
 #pragma unroll
-  for (int piece = 0; piece < kPairPieces; ++piece)
+  for (int n8 = 0; n8 < kPairN8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) to[piece][e] += from[piece][e];
+    for (int e = 0; e < 4; ++e) to[n8][e] += from[n8][e];
 }
 
 /// Else the compiler may keep the float32 numbers until the rounded ones are used.
@@ -34,9 +34,9 @@ __device__ void round_here(FragmentA<T>& a) {
   for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a.r[i]));
 }
 template <class T>
-__device__ void as_fragments(PairFragments<T>& to, const float (&from)[kPairPieces][4]) {
+__device__ void as_fragments(PairFragments<T>& to, const float (&from)[kPairN8][4]) {
 #pragma unroll
-  for (int k = 0; k < kPairPieces / 2; ++k) {
+  for (int k = 0; k < kPairN8 / 2; ++k) {
     to[k] = as_a<T>(from[2 * k], from[2 * k + 1]);
     round_here(to[k]);
   }
@@ -44,21 +44,21 @@ __device__ void as_fragments(PairFragments<T>& to, const float (&from)[kPairPiec
 template <class T>
 __device__ void limit(PairFragments<T>& a) {
 #pragma unroll
-  for (int k = 0; k < kPairPieces / 2; ++k)
+  for (int k = 0; k < kPairN8 / 2; ++k)
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[k].r[i] = within_range<T>(a[k].r[i]);
 }
 template <class T>
 __device__ void multiply(PairFragments<T>& to, const PairFragments<T>& by) {
 #pragma unroll
-  for (int k = 0; k < kPairPieces / 2; ++k)
+  for (int k = 0; k < kPairN8 / 2; ++k)
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[k].r[i] = multiply_pairs<T>(by[k].r[i], to[k].r[i]);
 }
 /// The logits' gradients: weights times (their gradients less the mean).
 template <class T>
 __device__ void make_gradients(PairFragments<T>& to, const PairFragments<T>& weights,
-                               const float (&differences)[kPairPieces][4]) {
+                               const float (&differences)[kPairN8][4]) {
   as_fragments<T>(to, differences);
   limit<T>(to);
   multiply<T>(to, weights);
@@ -67,9 +67,9 @@ __device__ void make_gradients(PairFragments<T>& to, const PairFragments<T>& wei
 /// sum + Σ gradients · numbers.
 template <class T>
 __device__ float add_product(float sum, const PairFragments<T>& gradients,
-                             const float (&numbers)[kPairPieces][4]) {
+                             const float (&numbers)[kPairN8][4]) {
 #pragma unroll
-  for (int k = 0; k < kPairPieces / 2; ++k)
+  for (int k = 0; k < kPairN8 / 2; ++k)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float2 pair = unpack<T>(gradients[k].r[i]);
@@ -82,11 +82,11 @@ __device__ float add_product(float sum, const PairFragments<T>& gradients,
 /// From squared distances to distances, added to `others`, and their inverses, whose greatest it
 /// returns.
 template <class T>
-__device__ std::uint32_t inverse_roots(float (&c)[kPairPieces][4], PairFragments<T>& inverse,
-                                       const float (&others)[kPairPieces][4]) {
+__device__ std::uint32_t inverse_roots(float (&c)[kPairN8][4], PairFragments<T>& inverse,
+                                       const float (&others)[kPairN8][4]) {
   std::uint32_t greatest = 0;
 #pragma unroll
-  for (int k = 0; k < kPairPieces / 2; ++k) {
+  for (int k = 0; k < kPairN8 / 2; ++k) {
     float by[2][4];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -105,15 +105,15 @@ __device__ std::uint32_t inverse_roots(float (&c)[kPairPieces][4], PairFragments
 /// Numbers of a lane's columns of a tile, from its first pair on. Shared memory answers slowly
 /// beside products, so they are asked for before those begin.
 struct PairNumbers {
-  float2 of[kPairPieces];
+  float2 of[kPairN8];
 
   PairNumbers() = default;
   __device__ explicit PairNumbers(const float2* from) {
 #pragma unroll
-    for (int piece = 0; piece < kPairPieces; ++piece) of[piece] = from[piece * 4];
+    for (int n8 = 0; n8 < kPairN8; ++n8) of[n8] = from[n8 * 4];
   }
-  __device__ float at(int piece, int e) const {
-    return e % 2 ? of[piece].y : of[piece].x;
+  __device__ float at(int n8, int e) const {
+    return e % 2 ? of[n8].y : of[n8].x;
   }
 };
 

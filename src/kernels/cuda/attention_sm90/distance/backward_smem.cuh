@@ -10,7 +10,7 @@ namespace sape2::kernels::cuda::sm90 {
 
 inline constexpr int kPairThreads = 3 * kThreads;
 inline constexpr int kPairRegisters = 65536 / kPairThreads / 8 * 8;  // of a thread, to begin with
-inline constexpr int kPairColumns = kTileColumns, kPairPieces = kPairColumns / 8;
+inline constexpr int kPairColumns = kTileColumns, kPairN8 = kPairColumns / 8;
 
 /// What goes from the warpgroups that make weights to the one that sums: 64 rows of the block by 64
 /// columns of the tile each.
@@ -19,8 +19,8 @@ enum class PairItem { query_gradients, key_weights, key_gradients, omega_x, omeg
 /// Places in shared memory, in bytes from its beginning. A tile comes in two halves, each with a
 /// ring of its own: what distances and the first scores need, and the rest. Short vectors have
 /// short rows; the memory that they spare is another stage, and a slot for every item. Else ω comes
-/// behind the rest: along x it takes the place of its tile's values, which only its maker needs,
-/// along y that of the queries' gradients.
+/// behind the rest: along x it takes the place of its tile's values, which only its score warpgroup
+/// needs, along y that of the queries' gradients.
 template <int Steps>
 struct DistanceBwdSmem {
   static constexpr int kFirstStages = Steps > 2 ? 3 : 4, kRestStages = 3;
@@ -31,10 +31,10 @@ struct DistanceBwdSmem {
   static constexpr int kVectorBytes = kPairColumns * kVectorRow;
   static constexpr int kFirstBytes = 2 * kVectorBytes + kTileBytes;
   static constexpr int kRestBytes = 3 * kTileBytes;
-  // Of a tile's columns log2(Σ e^logit) and dout · out; then both squared lengths of the columns
-  // two tiles on, so that its maker has them before that tile begins. The block's rows have the
-  // same behind all tiles, and behind those the lengths of the first two tiles.
-  static constexpr int kNoteBytes = 2 * kPairColumns * 4, kNumberBytes = 2 * kNoteBytes;
+  // Of a tile's columns lse (base 2) and delta; then both squared lengths of the columns
+  // two tiles on, so that its score warpgroup has them before that tile begins. The block's rows
+  // have the same behind all tiles, and behind those the lengths of the first two tiles.
+  static constexpr int kLseDeltaBytes = 2 * kPairColumns * 4, kNumberBytes = 2 * kLseDeltaBytes;
   static constexpr int kRows = 0;
   static constexpr int kFirst = kRows + kFirstBytes + kRestBytes;
   static constexpr int kRest = kFirst + kFirstStages * kFirstBytes;
@@ -43,15 +43,15 @@ struct DistanceBwdSmem {
   static constexpr int kOnes = kItems + kSlots * kTileBytes, kOnesBytes = 16 * kVectorRow;
   static constexpr int kNumbers = kOnes + kOnesBytes;
   static constexpr int kScratch = kNumbers + (kRestStages + 2) * kNumberBytes;
-  static constexpr int kPlace = kScratch + 64;                      // of the block's rows
-  static constexpr int kArrived = kPlace + 8;                       // of each first stage
-  static constexpr int kFollowed = kArrived + kFirstStages * 8;     // of each other stage
-  static constexpr int kRowsArrived = kFollowed + kRestStages * 8;  // of the block's rows, likewise
-  static constexpr int kFilled = kRowsArrived + 2 * 8;  // all items or the first three; ω
-  static constexpr int kEmptied = kFilled + 2 * 8;      // by a tile's parity; queries' gradients
-  static constexpr int kRowsRead = kEmptied + 3 * 8;    // of the block's rows, likewise
-  static constexpr int kPlaceRead = kRowsRead + 2 * 8;
-  static constexpr int kBytes = kPlaceRead + 8;
+  static constexpr int kPlace = kScratch + 64;                     // of the block's rows
+  static constexpr int kFirstFull = kPlace + 8;                    // of each first stage
+  static constexpr int kRestFull = kFirstFull + kFirstStages * 8;  // of each other stage
+  static constexpr int kRowsFull = kRestFull + kRestStages * 8;    // of the block's rows, likewise
+  static constexpr int kItemsFull = kRowsFull + 2 * 8;    // all items or the first three; ω
+  static constexpr int kItemsEmpty = kItemsFull + 2 * 8;  // by a tile's parity; queries' gradients
+  static constexpr int kRowsEmpty = kItemsEmpty + 3 * 8;  // of the block's rows, likewise
+  static constexpr int kPlaceEmpty = kRowsEmpty + 2 * 8;
+  static constexpr int kBytes = kPlaceEmpty + 8;
 
   /// Where a part of the block's rows begins.
   __host__ __device__ static constexpr int own(int part) {
@@ -72,7 +72,7 @@ struct DistanceBwdSmem {
 /// A place in a ring of stages that are used in turns, counted on: dividing a tile's number takes
 /// longer than a product.
 template <unsigned Stages>
-struct PairRing {
+struct PipelineState {
   static constexpr bool kIsPower = (Stages & (Stages - 1)) == 0;
   unsigned position;  // less the whole rounds, in pairs, that were made before
 
@@ -81,7 +81,7 @@ struct PairRing {
     return position < Stages ? position : position - Stages;
   }
   /// Even or odd, as is how often others had the stage before.
-  __device__ unsigned turn() const { return kIsPower ? position / Stages : position >= Stages; }
+  __device__ unsigned phase() const { return kIsPower ? position / Stages : position >= Stages; }
   __device__ void advance(unsigned by) {
     position += by;
     if (!kIsPower && position >= 2 * Stages) position -= 2 * Stages;
@@ -93,8 +93,8 @@ template <int Steps>
 struct PairTile {
   using Layout = DistanceBwdSmem<Steps>;
   unsigned number, count;
-  PairRing<Layout::kFirstStages> first;
-  PairRing<Layout::kRestStages> rest;
+  PipelineState<Layout::kFirstStages> first;
+  PipelineState<Layout::kRestStages> rest;
 
   /// One of those that are brought in to begin with.
   __device__ explicit PairTile(unsigned tile)
@@ -105,7 +105,7 @@ struct PairTile {
     first.advance(by);
     rest.advance(by);
   }
-  /// Whether it is its maker's first of a head.
+  /// Whether it is its score warpgroup's first of a head.
   __device__ bool is_first() const { return number < 2; }
   /// Bytes from the first stage to its own.
   __device__ unsigned offset(int part) const {

@@ -19,7 +19,7 @@ struct DistanceBwdSmemView {
   using Layout = DistanceBwdSmem<Steps>;
   using Place = PairTile<Steps>;
 
-  /// What makers must know of the block's rows; they come with these.
+  /// What score warpgroups must know of the block's rows; they come with these.
   struct RowsPlace {
     int first, head;  // first: -1 where there are no more rows
   };
@@ -32,23 +32,23 @@ struct DistanceBwdSmemView {
   }
   /// Two neighbouring entries of a vector of the block's, as they were swizzled.
   __device__ static std::uint32_t own_entries(int part, int row, int entry) {
-    constexpr int kPieces = Layout::kVectorRow / 16;
-    const int piece = (entry / 8 ^ row * kPieces / 8) % kPieces;
+    constexpr int kChunks = Layout::kVectorRow / 16;
+    const int chunk = (entry / 8 ^ row * kChunks / 8) % kChunks;
     return *reinterpret_cast<const std::uint32_t*>(own(part) + row * Layout::kVectorRow +
-                                                   piece * 16 + entry % 8 * 2);
+                                                   chunk * 16 + entry % 8 * 2);
   }
 
   __device__ static float* numbers_at(int stage) {
     return reinterpret_cast<float*>(pairs_memory + Layout::kNumbers + stage * Layout::kNumberBytes);
   }
-  /// log2(Σ e^logit), behind them dout · out.
-  __device__ static float* notes(const Place& tile) { return numbers_at(tile.rest.stage()); }
-  __device__ static float* own_notes() { return numbers_at(Layout::kRestStages); }
+  /// lse (base 2), behind them dout · out.
+  __device__ static float* lse_delta(const Place& tile) { return numbers_at(tile.rest.stage()); }
+  __device__ static float* own_lse_delta() { return numbers_at(Layout::kRestStages); }
   /// Squared lengths of x, behind them of y, two tiles on.
   __device__ static float* next_lengths(const Place& tile) {
-    return notes(tile) + 2 * kPairColumns;
+    return lse_delta(tile) + 2 * kPairColumns;
   }
-  __device__ static float* own_lengths() { return own_notes() + 2 * kPairColumns; }
+  __device__ static float* own_lengths() { return own_lse_delta() + 2 * kPairColumns; }
   /// Of the first rows' tile 0 or 1.
   __device__ static float* first_lengths(int tile) {
     return numbers_at(Layout::kRestStages + 1) + tile * 2 * kPairColumns;
@@ -56,30 +56,30 @@ struct DistanceBwdSmemView {
   __device__ static float* scratch() {
     return reinterpret_cast<float*>(pairs_memory + Layout::kScratch);
   }
-  __device__ static CopyBarrier* arrived(int stage) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kArrived) + stage;
+  __device__ static Mbarrier* first_full(int stage) {
+    return reinterpret_cast<Mbarrier*>(pairs_memory + Layout::kFirstFull) + stage;
   }
-  __device__ static CopyBarrier* followed(int stage) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFollowed) + stage;
+  __device__ static Mbarrier* rest_full(int stage) {
+    return reinterpret_cast<Mbarrier*>(pairs_memory + Layout::kRestFull) + stage;
   }
-  __device__ static CopyBarrier* rows_arrived(int half) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsArrived) + half;
+  __device__ static Mbarrier* rows_full(int half) {
+    return reinterpret_cast<Mbarrier*>(pairs_memory + Layout::kRowsFull) + half;
   }
-  /// By makers, for the last time.
-  __device__ static CopyBarrier* rows_read(int half) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kRowsRead) + half;
+  /// By score warpgroups, for the last time.
+  __device__ static Mbarrier* rows_empty(int half) {
+    return reinterpret_cast<Mbarrier*>(pairs_memory + Layout::kRowsEmpty) + half;
   }
-  /// By makers, each thread for itself.
-  __device__ static CopyBarrier* place_read() {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kPlaceRead);
+  /// By score warpgroups, each thread for itself.
+  __device__ static Mbarrier* place_empty() {
+    return reinterpret_cast<Mbarrier*>(pairs_memory + Layout::kPlaceEmpty);
   }
   /// `part`: 1 for ω where it comes behind the rest.
-  __device__ static CopyBarrier* filled(int part) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kFilled) + part;
+  __device__ static Mbarrier* items_full(int part) {
+    return reinterpret_cast<Mbarrier*>(pairs_memory + Layout::kItemsFull) + part;
   }
   /// `which`: a tile's parity; 2 for its queries' gradients alone.
-  __device__ static CopyBarrier* emptied(int which) {
-    return reinterpret_cast<CopyBarrier*>(pairs_memory + Layout::kEmptied) + which;
+  __device__ static Mbarrier* items_empty(int which) {
+    return reinterpret_cast<Mbarrier*>(pairs_memory + Layout::kItemsEmpty) + which;
   }
 
   /// By all threads, before anything is published.

@@ -25,7 +25,7 @@ __device__ inline float inverse_root_of_distance(float square) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /// Distances of a block's rows from a tile of columns, along one axis.
-template <int kPieces>
+template <int kN8>
 struct DistanceBias {
   int prefix;
   float row_norms[2];
@@ -43,21 +43,21 @@ struct DistanceBias {
   __device__ DistanceBias(int prefix_tokens, float2 norms)
       : prefix(prefix_tokens), row_norms{norms.x, norms.y} {}
 
-  /// From a product of vectors to a squared distance, number e of a piece; `norms` are those of its
-  /// columns.
+  /// From a product of vectors to a squared distance, number e of a n8 fragment; `norms` are those
+  /// of its columns.
   __device__ float square(float product, float2 norms, int e) const {
     return fmaf(-2.0F, product, row_norms[e / 2] + (e % 2 ? norms.y : norms.x));
   }
   /// Prefix tokens are at no distance: what was made of their vectors becomes 0.
-  __device__ void clear_prefix(float (&c)[kPieces][4], int row, int first_column) const {
+  __device__ void clear_prefix(float (&c)[kN8][4], int row, int first_column) const {
     const Lane lane;
     if (prefix <= min(row / 16 * 16, first_column)) return;
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (row + e / 2 * 8 < prefix || first_column + piece * 8 + 2 * lane.t + e % 2 < prefix)
-          c[piece][e] = 0.0F;
+        if (row + e / 2 * 8 < prefix || first_column + n8 * 8 + 2 * lane.t + e % 2 < prefix)
+          c[n8][e] = 0.0F;
   }
 };
 

@@ -28,7 +28,7 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
   using Layout = typename Block::Layout;
   using Block::kColumns, Block::at, Block::barrier, Block::block, Block::first_row, Block::g;
   using Block::matrix, Block::p, Block::tiles, Block::vectors;
-  static constexpr int kPieces = kColumns / 8;
+  static constexpr int kN8 = kColumns / 8;
   static constexpr float kAlmostZero = 1e-30F;
 
   int row;  // row and row + 8 are this lane's
@@ -45,7 +45,7 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
         first_simple(g.prefix > first_row + 16 * this->warp ? tiles
                                                             : (g.prefix + kColumns - 1) / kColumns),
         simple_tiles(max(g.tokens / kColumns - int(first_simple), 0)),
-        weights_at(shared_address(Tile<T>{at(Layout::kWeights), kRowTile, 64}.piece(
+        weights_at(shared_address(Tile<T>{at(Layout::kWeights), kRowTile, 64}.chunk(
             threadIdx.x / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         // Padding is −∞ times the scale, which no 0 may undo.
         scale((p.scale == 0.0F ? kAlmostZero : p.scale) * kLog2E),
@@ -55,24 +55,24 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
 
   /// Squared lengths of a lane's columns, of half a tile.
   struct Norms {
-    float2 of[kPieces / 2];
+    float2 of[kN8 / 2];
   };
   __device__ static Norms norms(int tile, int axis, int half) {
     const float2* const from =
         reinterpret_cast<const float2*>(at(Layout::norms(tile, axis))) + Lane().t;
     Norms norms;
 #pragma unroll
-    for (int i = 0; i < kPieces / 2; ++i) norms.of[i] = from[(half * kPieces / 2 + i) * 4];
+    for (int i = 0; i < kN8 / 2; ++i) norms.of[i] = from[(half * kN8 / 2 + i) * 4];
     return norms;
   }
   /// From products to distances, of half a tile.
-  __device__ static void roots(float (&c)[kPieces][4], const DistanceBias<kPieces>& distance,
+  __device__ static void roots(float (&c)[kN8][4], const DistanceBias<kN8>& distance,
                                const Norms& norms, int half) {
 #pragma unroll
-    for (int i = 0; i < kPieces / 2; ++i)
+    for (int i = 0; i < kN8 / 2; ++i)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        float& number = c[half * kPieces / 2 + i][e];
+        float& number = c[half * kN8 / 2 + i][e];
         number = root_of_distance(distance.square(number, norms.of[i], e));
       }
   }
@@ -82,52 +82,52 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
   __device__ void start_values(int tile) {
 #pragma unroll
     for (int k = 0; k < kColumns / 16; ++k)
-      shared_column_product<T>(out, matrix(Layout::kWeights) + 2 * k,
-                               matrix(Layout::kValues) + 128 * k, tile > 0 || k > 0);
-    commit_products();
+      wgmma_ss_mn_major<T>(out, matrix(Layout::kWeights) + 2 * k, matrix(Layout::kValues) + 128 * k,
+                           tile > 0 || k > 0);
+    wgmma_commit();
   }
 
   __device__ void run() {
-    const DistanceBias<kPieces> along_x{p, block.batch_head, row, 0},
+    const DistanceBias<kN8> along_x{p, block.batch_head, row, 0},
         along_y{p, block.batch_head, row, 1};
-    float x[kPieces][4], length[kPieces][4], scores[kPieces][4];
+    float x[kN8][4], length[kN8][4], scores[kN8][4];
     const auto start_x = [&](int tile) {
-      begin_products();
-      start_row_product<T, Steps>(x, vectors(Layout::kOwnX), vectors(Layout::x(tile)));
-      commit_products();
+      wgmma_fence();
+      start_wgmma_ss<T, Steps>(x, vectors(Layout::kOwnX), vectors(Layout::x(tile)));
+      wgmma_commit();
     };
     const auto share = this->kept_share();
-    wait_for_boxes(barrier(Layout::rows), 0);
+    mbarrier_wait(barrier(Layout::rows), 0);
     start_x(0);
     Norms first_norms = norms(0, 0, 0);
-    wait_for_products<0>();
-    hold(x);
+    wgmma_wait<0>();
+    fence_accumulators(x);
     bool has_arrived = false;
     for (int tile = 0;; ++tile) {
       // Shared memory answers slowly beside products, so lengths are asked for before them.
       Norms next_norms = norms(tile, 0, 1);
-      if (!has_arrived) wait_for_boxes(barrier(Layout::arrived), tile);
-      begin_products();
-      start_row_product<T, Steps>(length, vectors(Layout::kOwnY), vectors(Layout::kY));
-      start_row_product<T>(scores, matrix(Layout::kQueries), matrix(Layout::kKeys));
+      if (!has_arrived) mbarrier_wait(barrier(Layout::arrived), tile);
+      wgmma_fence();
+      start_wgmma_ss<T, Steps>(length, vectors(Layout::kOwnY), vectors(Layout::kY));
+      start_wgmma_ss<T>(scores, matrix(Layout::kQueries), matrix(Layout::kKeys));
       start_values(tile - 1);
       if (tile == tiles) break;
       roots(x, along_x, first_norms, 0);
       first_norms = norms(tile, 1, 0);
       roots(x, along_x, next_norms, 1);
-      wait_for_products<0>();
-      hold(length);
-      hold(scores);
-      hold(out);
+      wgmma_wait<0>();
+      fence_accumulators(length);
+      fence_accumulators(scores);
+      fence_accumulators(out);
       next_norms = norms(tile, 1, 1);
       this->replace(tile, share);
       roots(length, along_y, first_norms, 0);
       roots(length, along_y, next_norms, 1);
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece)
+      for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) length[piece][e] += x[piece][e];
-      hold(x);
+        for (int e = 0; e < 4; ++e) length[n8][e] += x[n8][e];
+      fence_accumulators(x);
       // Behind the last tile it is any tile's, and nobody asks for it.
       start_x(tile + 1);
       if (tile - first_simple >= simple_tiles) {
@@ -141,53 +141,53 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
       }
       softmax.end_tile();
       first_norms = norms(tile + 1, 0, 0);
-      has_arrived = is_over(barrier(Layout::arrived), tile + 1);
-      publish_to_matrix_unit();  // a warp's weights are for its own products alone
+      has_arrived = mbarrier_test_wait(barrier(Layout::arrived), tile + 1);
+      fence_proxy_async();  // a warp's weights are for its own products alone
       __syncwarp();
-      wait_for_products<0>();
-      hold(x);
+      wgmma_wait<0>();
+      fence_accumulators(x);
     }
-    wait_for_products<0>();
-    hold(out);
+    wgmma_wait<0>();
+    fence_accumulators(out);
   }
 
   /// Padding has no weight.
-  __device__ void clear_padding(float (&scores)[kPieces][4], int tile) const {
+  __device__ void clear_padding(float (&scores)[kN8][4], int tile) const {
     const int first = tile * kColumns + 2 * Lane().t;
     const float lowest = scale > 0.0F ? -INFINITY : INFINITY;
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (first + piece * 8 + e % 2 >= g.tokens) scores[piece][e] = lowest;
+        if (first + n8 * 8 + e % 2 >= g.tokens) scores[n8][e] = lowest;
   }
   /// A logit, times log2(e), plus `shift`.
   __device__ float logit(float score, float length, float shift) const {
     return fmaf(score, scale, fmaf(length, factor, shift));
   }
   /// Leaves the weights in shared memory: registers are scarce.
-  __device__ void weigh(const float (&scores)[kPieces][4], const float (&length)[kPieces][4]) {
+  __device__ void weigh(const float (&scores)[kN8][4], const float (&length)[kN8][4]) {
     softmax.begin_tile();
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
+    for (int k = 0; k < kN8 / 2; ++k) {
       float weights[2][4];
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const int piece = 2 * k + i / 4, e = i % 4;
+        const int n8 = 2 * k + i / 4, e = i % 4;
         weights[i / 4][e] =
-            softmax.weigh(logit(scores[piece][e], length[piece][e], softmax.shift[e / 2]), e);
+            softmax.weigh(logit(scores[n8][e], length[n8][e], softmax.shift[e / 2]), e);
       }
       store_fragment<T>(weights_at ^ 32 * k, as_a<T>(weights[0], weights[1]));
     }
   }
   /// Has the softmax go to the greatest logit so far.
-  __device__ void follow(const float (&scores)[kPieces][4], const float (&length)[kPieces][4]) {
+  __device__ void follow(const float (&scores)[kN8][4], const float (&length)[kN8][4]) {
     float greatest[2] = {-INFINITY, -INFINITY};
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece)
+    for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        greatest[e / 2] = fmaxf(greatest[e / 2], logit(scores[piece][e], length[piece][e], 0.0F));
+        greatest[e / 2] = fmaxf(greatest[e / 2], logit(scores[n8][e], length[n8][e], 0.0F));
     softmax.move(greatest, out);
   }
 
@@ -199,14 +199,14 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
       if (token < g.tokens && Lane().t == 0 && p.softmax != nullptr)
         p.softmax[block.batch_head * g.tokens + token] = {softmax.top[half] * kLn2, whole};
 #pragma unroll
-      for (int piece = 0; piece < 8; ++piece)
+      for (int n8 = 0; n8 < 8; ++n8)
 #pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) out[piece][e] *= 1.0F / whole;
+        for (int e = 2 * half; e < 2 * half + 2; ++e) out[n8][e] *= 1.0F / whole;
     }
     const Tile<T> tile{at(Layout::kWeights), kRowTile, 64};
     __syncthreads();  // all four warps' products are done
     store_tokens(p.out, this->params.out, block, tile, out, 1.0F, first_row);
-    await_stored_boxes();
+    tma_store_wait();
   }
 };
 
@@ -218,13 +218,13 @@ __global__ void __launch_bounds__(kThreads, 3)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   DistanceForward<T, Steps> forward(params);
   if (threadIdx.x == 0) forward.prepare();
-  publish_to_copy_engine();
+  fence_barrier_init();
   __syncthreads();
   if (threadIdx.x == 0) forward.load_old();
-  wait_for_previous();
+  pdl_wait();
   if (threadIdx.x == 0) forward.load_new();
   forward.run();
-  let_next_begin();
+  pdl_launch_dependents();
   forward.store();
 #endif
 }

@@ -60,27 +60,29 @@ struct DistanceForwardBlock {
         block(g, g.padded_tokens / kRowTile),
         tiles((g.tokens + kColumns - 1) / kColumns),
         first_row(block.row_tile * kRowTile),
-        warp(known_to_all_lanes(threadIdx.x / 32)) {}
+        warp(warp_uniform(threadIdx.x / 32)) {}
 
   __device__ static unsigned char* at(int place) { return distance_forward_memory + place; }
-  /// The matrix unit's names.
+  /// wgmma's names.
   __device__ static std::uint64_t matrix(int place) {
-    return descriptor(shared_address(distance_forward_memory)) + place / 16;
+    return smem_descriptor(shared_address(distance_forward_memory)) + place / 16;
   }
   __device__ static std::uint64_t vectors(int place) {
-    return descriptor<Layout::kVectorRow>(shared_address(distance_forward_memory)) + place / 16;
+    return smem_descriptor<Layout::kVectorRow>(shared_address(distance_forward_memory)) +
+           place / 16;
   }
-  __device__ static CopyBarrier* barrier(int which) {
-    return reinterpret_cast<CopyBarrier*>(at(Layout::kBarrier)) + which;
+  __device__ static Mbarrier* barrier(int which) {
+    return reinterpret_cast<Mbarrier*>(at(Layout::kBarrier)) + which;
   }
 
   // --------------------------------------------------------------- copies, started by one thread
 
   __device__ void prepare() const {
-    prefetch_maps(params.q, params.k, params.v, params.x, params.y, params.norm_x, params.norm_y);
-    prepare_barrier(barrier(Layout::rows));
+    prefetch_tensormaps(params.q, params.k, params.v, params.x, params.y, params.norm_x,
+                        params.norm_y);
+    mbarrier_init(barrier(Layout::rows));
     for (const int each_warp : {Layout::arrived, Layout::read})
-      prepare_barrier(barrier(each_warp), kWarps);
+      mbarrier_init(barrier(each_warp), kWarps);
   }
   /// What comes with a tile, a quarter by each warp.
   enum Quarter { y, keys, values_before, next_x };
@@ -116,45 +118,46 @@ struct DistanceForwardBlock {
   }
   /// The warp's own, to be kept: else the compiler works it out again for every tile.
   __device__ Share kept_share() const {
-    Share kept = share(warp);
+    Share own = share(warp);
     asm volatile(""
-                 : "+r"(kept.ahead), "+r"(kept.place), "+r"(kept.norm_place), "+r"(kept.bytes),
-                   "+r"(kept.stride), "+r"(kept.norm_stride));
-    return kept;
+                 : "+r"(own.ahead), "+r"(own.place), "+r"(own.norm_place), "+r"(own.bytes),
+                   "+r"(own.stride), "+r"(own.norm_stride));
+    return own;
   }
   __device__ void load(int tile, const Share& share) const {
-    CopyBarrier* const to = barrier(Layout::arrived);
+    Mbarrier* const to = barrier(Layout::arrived);
     const unsigned of = tile + share.ahead;
     const bool exists = of < unsigned(tiles);
-    expect_bytes(to, exists ? share.bytes : 0);
+    mbarrier_expect_tx(to, exists ? share.bytes : 0);
     if (!exists) return;
-    copy_box(at(share.place + of % 2 * share.stride), *share.map,
+    tma_load(at(share.place + of % 2 * share.stride), *share.map,
              {0, int(of * kColumns), 0, share.head, share.image}, to);
     if (share.norm_stride > 0)
-      copy_box(at(share.norm_place + of % 2 * share.norm_stride), *share.norm_map,
+      tma_load(at(share.norm_place + of % 2 * share.norm_stride), *share.norm_map,
                {int(of * kColumns), 0, 0, share.head, 0}, to);
   }
   /// To begin with what was there before the launch in front, then what that one made.
   __device__ void load_old() const {
-    expect_bytes(barrier(Layout::rows), 3 * Layout::kVectorBytes + Layout::kNormBytes + kTileBytes);
-    copy_box(at(Layout::kQueries), params.q, block.tokens(first_row), barrier(Layout::rows));
+    mbarrier_expect_tx(barrier(Layout::rows),
+                       3 * Layout::kVectorBytes + Layout::kNormBytes + kTileBytes);
+    tma_load(at(Layout::kQueries), params.q, block.tokens(first_row), barrier(Layout::rows));
     load(0, share(keys));
   }
   __device__ void load_new() const {
-    CopyBarrier* const to = barrier(Layout::rows);
-    copy_box(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
-    copy_box(at(Layout::x(0)), params.x, block.vectors(0), to);
-    copy_box(at(Layout::norms(0, 0)), params.norm_x, block.notes(0, 1), to);
-    copy_box(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
+    Mbarrier* const to = barrier(Layout::rows);
+    tma_load(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
+    tma_load(at(Layout::x(0)), params.x, block.vectors(0), to);
+    tma_load(at(Layout::norms(0, 0)), params.norm_x, block.scalars(0, 1), to);
+    tma_load(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
     for (const int quarter : {y, values_before, next_x}) load(0, share(quarter));
   }
   /// Once all warps' products of a tile are done, the next one comes. Warps stay whole: where lanes
   /// part, the compiler computes matrices' names lane by lane.
   __device__ void replace(int tile, const Share& share) const {
     __syncwarp();
-    if (is_chosen()) arrive(barrier(Layout::read));
-    wait_for_boxes(barrier(Layout::read), tile);
-    if (is_chosen()) load(tile + 1, share);
+    if (elect_one()) mbarrier_arrive(barrier(Layout::read));
+    mbarrier_wait(barrier(Layout::read), tile);
+    if (elect_one()) load(tile + 1, share);
   }
 };
 

@@ -35,13 +35,13 @@ int backward_smem_bytes(const AxisLines& axis, int turns) {
          kWarps / turns * warp_scratch(axis) * 4 + axis.group_rows * 4;
 }
 
-template <class T, int HeadSize, int Pieces>
-__global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Pieces > 8 ? 1
-                                            : Pieces > 4                              ? 2
-                                                                                      : 3)
+template <class T, int HeadSize, int N8>
+__global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 8 ? 1
+                                            : N8 > 4                              ? 2
+                                                                                  : 3)
     backward_kernel(const __grid_constant__ BackwardAxisParams params) {
-  constexpr int kPieces = HeadSize / 8;
-  constexpr int kRounds = Pieces > 8 ? 2 : 1;
+  constexpr int kN8 = HeadSize / 8;
+  constexpr int kRounds = N8 > 8 ? 2 : 1;
   extern __shared__ unsigned char unaligned[];
   const Params& p = params.all.stage;
   const auto& g = p.geometry;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
   };
 
   const bool last_from_q = p.sets == 1 && p.first_from_q;
-  const auto add_to_rows = [&](const View& tensor, const float(&c)[kPieces][4], int first) {
+  const auto add_to_rows = [&](const View& tensor, const float(&c)[kN8][4], int first) {
     if (tensor.data == nullptr) return;
     const auto to = head_of<T>(tensor, image, head);
 #pragma unroll
@@ -96,21 +96,21 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
   float dscale = 0.0F, doffset = 0.0F;
   for (int group = first_group; group < last_group; ++group) {
     __syncthreads();
-    note_tokens(axis, g, group, tokens);
+    list_tokens(axis, g, group, tokens);
     load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
     load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
-    commit_copies();
+    cp_async_commit();
     if (p.sets == 1) load_table(0, group == first_group);
-    wait_for_copies<0>();
+    cp_async_wait<0>();
     __syncthreads();
 
-    float dsource[kRounds][kPieces][4] = {};  // of the last set
+    float dsource[kRounds][kN8][4] = {};  // of the last set
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
       const int first_row = round * kRowTile, first = first_row + warp * 16;
       const bool busy = first < axis.group_rows;
       const int begin = first / axis.line_rows * axis.line_rows, own = first - begin + at.g;
-      float score[Pieces][4], position[Pieces][4], dposition[Pieces][4] = {};
+      float score[N8][4], position[N8][4], dposition[N8][4] = {};
       if (busy) {
         line_scores<T, HeadSize>(score, axis, q, k, first, begin);
         line_positions<T>(position, score, axis, p.span, own, gate_scale, gate_offset);
@@ -131,20 +131,20 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
                            ? nullptr
                            : gradients + from.place(g, axis, params.axis, set, batch_head, token);
               };
-              float d[Pieces][4];
+              float d[N8][4];
               load_gradients(d, vector_of(at.g), vector_of(at.g + 8), axis.length);
               __syncwarp();
               const int windows[2] = {window_first(axis, own_first + at.g),
                                       window_first(axis, own_first + at.g + 8)};
               const float shifts[2] = {float(axis.origin - windows[0]),
                                        float(axis.origin - windows[1])};
-              for_each_place<Pieces>(axis.length, [&](int piece, int e, int m) {
+              for_each_place<N8>(axis.length, [&](int n8, int e, int m) {
                 const int row = at.g + e / 2 * 8;
-                const Between between(position[piece][e], axis, windows[e / 2]);
+                const Between between(position[n8][e], axis, windows[e / 2]);
                 const float* const z = values + row * value_pitch;
                 const float slope = z[between.above] - z[between.below];
-                dposition[piece][e] = fmaf(d[piece][e], slope, dposition[piece][e]);
-                positions[row * pitch + m] = position[piece][e] + shifts[e / 2];
+                dposition[n8][e] = fmaf(d[n8][e], slope, dposition[n8][e]);
+                positions[row * pitch + m] = position[n8][e] + shifts[e / 2];
               });
               __syncwarp();
               for (int i = lane; i < 32 * value_pitch; i += 32) values[i] = 0.0F;
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
                 values[i] += values[i + 16 * value_pitch];
               __syncwarp();
             };
-            if (from.wide) {
+            if (from.fp32) {
               turn_gradients(static_cast<const float*>(from.axes[params.axis]));
             } else {
               turn_gradients(static_cast<const T*>(from.axes[params.axis]));
@@ -171,14 +171,14 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
             if (set + 1 < p.sets) add_to_rows(params.all.dq, dsource[round], first);
           }
           __syncthreads();
-          // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a turn.
+          // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a round.
           if (params.all.dtables[params.axis] != nullptr) {
             float* const partial =
                 params.all.dtables[params.axis] +
                 (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions * g.head_size;
             const int row_tiles = min(kWarps, (axis.group_rows - first_row) / 16);
             for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
-              float c[kPieces][4] = {};
+              float c[kN8][4] = {};
               for (int tile = turn; tile < row_tiles; tile += turns) {
                 const float* const dz =
                     all_scratch + tile / turns * warp_scratch(axis) + 16 * pitch;
@@ -187,11 +187,11 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
                   return window_at(dz + k_ * value_pitch, axis, tile_own + k_, r + r_, value_pitch);
                 });
 #pragma unroll
-                for (int piece = 0; piece < kPieces; piece += 2) {
+                for (int n8 = 0; n8 < kN8; n8 += 2) {
                   FragmentB<T> b[2];
-                  load_b_columns(b, source, first_row + tile * 16, piece * 8);
-                  multiply_add(c[piece], fragment, b[0]);
-                  multiply_add(c[piece + 1], fragment, b[1]);
+                  load_b_columns(b, source, first_row + tile * 16, n8 * 8);
+                  mma(c[n8], fragment, b[0]);
+                  mma(c[n8 + 1], fragment, b[1]);
                 }
               }
               const bool add = group > first_group || round > 0 || turn > 0;
@@ -210,33 +210,33 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
       if (busy) {
         sum_by_span<false>(dposition, p.span, own);
 #pragma unroll
-        for (int piece = 0; piece < Pieces; ++piece)
+        for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            if (piece * 8 + 2 * at.t + e % 2 >= axis.length) dposition[piece][e] = 0.0F;
-            const float gate = sigmoid<T>(gate_scale * score[piece][e] + gate_offset);
-            const float dt = dposition[piece][e] * gate * (1.0F - gate);
-            dscale += dt * score[piece][e];
+            if (n8 * 8 + 2 * at.t + e % 2 >= axis.length) dposition[n8][e] = 0.0F;
+            const float gate = sigmoid<T>(gate_scale * score[n8][e] + gate_offset);
+            const float dt = dposition[n8][e] * gate * (1.0F - gate);
+            dscale += dt * score[n8][e];
             doffset += dt;
-            dposition[piece][e] = gate_scale * dt;
+            dposition[n8][e] = gate_scale * dt;
           }
         // dq += dt · k along the line; dt is kept for the keys.
-        float dq[kPieces][4];
+        float dq[kN8][4];
         choose(dq, dsource[round], last_from_q);
 #pragma unroll
-        for (int piece = 0; piece < Pieces; piece += 2) {
-          if (piece * 8 >= axis.line_rows) break;
-          const auto fragment = as_a<T>(dposition[piece], dposition[piece + 1]);
+        for (int n8 = 0; n8 < N8; n8 += 2) {
+          if (n8 * 8 >= axis.line_rows) break;
+          const auto fragment = as_a<T>(dposition[n8], dposition[n8 + 1]);
 #pragma unroll
           for (int i = 0; i < 4; ++i)
-            store_pair(dscores, first + at.g + i % 2 * 8, piece * 8 + 2 * at.t + i / 2 * 8,
+            store_pair(dscores, first + at.g + i % 2 * 8, n8 * 8 + 2 * at.t + i / 2 * 8,
                        fragment.r[i]);
 #pragma unroll
-          for (int column = 0; column < kPieces; column += 2) {
+          for (int column = 0; column < kN8; column += 2) {
             FragmentB<T> b[2];
-            load_b_columns(b, k, begin + piece * 8, column * 8);
-            multiply_add(dq[column], fragment, b[0]);
-            multiply_add(dq[column + 1], fragment, b[1]);
+            load_b_columns(b, k, begin + n8 * 8, column * 8);
+            mma(dq[column], fragment, b[0]);
+            mma(dq[column + 1], fragment, b[1]);
           }
         }
         add_to_rows(params.all.dq, dq, first);
@@ -250,16 +250,16 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
       const int first = round * kRowTile + warp * 16;
       if (first >= axis.group_rows || params.all.dk.data == nullptr) break;
       const int begin = first / axis.line_rows * axis.line_rows;
-      float dk[kPieces][4];
+      float dk[kN8][4];
       choose(dk, dsource[round], !last_from_q);
       for (int row = begin; row < begin + axis.line_rows; row += 16) {
         const auto fragment = load_a_transposed(dscores, row, first - begin);
 #pragma unroll
-        for (int piece = 0; piece < kPieces; piece += 2) {
+        for (int n8 = 0; n8 < kN8; n8 += 2) {
           FragmentB<T> b[2];
-          load_b_columns(b, q, row, piece * 8);
-          multiply_add(dk[piece], fragment, b[0]);
-          multiply_add(dk[piece + 1], fragment, b[1]);
+          load_b_columns(b, q, row, n8 * 8);
+          mma(dk[n8], fragment, b[0]);
+          mma(dk[n8 + 1], fragment, b[1]);
         }
       }
       add_to_rows(params.all.dk, dk, first);
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(kThreads, kIsWide<T> || HeadSize > 64 || Piece
 
 template <class T>
 void backward(const BackwardParams& all, cudaStream_t stream) {
-  if constexpr (!kIsWide<T>)
+  if constexpr (!kIsFp32<T>)
     if (specialized::backward<T>(all, stream)) return;
   if (all.begins_dk)
     throw Error(
@@ -289,13 +289,13 @@ void backward(const BackwardParams& all, cudaStream_t stream) {
   auto& axes = p.stage.axes;
   for (auto& axis : axes) dissolve_clusters(axis);
   dispatch_head(p.stage.geometry.head_size, [&](auto size) {
-    dispatch_line_pieces(axes, [&](auto pieces) {
+    dispatch_line_n8(axes, [&](auto n8) {
       constexpr int kSize = decltype(size)::value;
       for (int axis = 0; axis < 2; ++axis) {
         int turns = 1;
         const auto bytes = [&] { return backward_smem_bytes<T, kSize>(axes[axis], turns); };
         while (turns < kWarps && bytes() > shared_memory_limit()) turns *= 2;
-        launch(backward_kernel<T, kSize, decltype(pieces)::value>,
+        launch(backward_kernel<T, kSize, decltype(n8)::value>,
                p.stage.geometry.batch_heads * axes[axis].chunks, 1, kThreads, bytes(), stream,
                BackwardAxisParams{p, axis, turns});
       }

@@ -18,19 +18,19 @@ int forward_smem_bytes(const AxisLines& axis) {
 }
 
 /// One of this lane's two rows of vectors to memory, or added to what is there.
-template <class Number, int Pieces>
-__device__ void store_vector(Number* to, const float (&line)[Pieces][4], int half, int length,
+template <class Number, int N8>
+__device__ void store_vector(Number* to, const float (&line)[N8][4], int half, int length,
                              bool in_pairs, bool add) {
   const Lane lane;
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece) {
-    const int place = piece * 8 + 2 * lane.t;
+  for (int n8 = 0; n8 < N8; ++n8) {
+    const int place = n8 * 8 + 2 * lane.t;
     if (place >= length) break;
-    float2 pair = make_float2(line[piece][2 * half], line[piece][2 * half + 1]);
+    float2 pair = make_float2(line[n8][2 * half], line[n8][2 * half + 1]);
     if (!in_pairs) {
       to[place] = narrow<Number>(pair.x);
       if (place + 1 < length) to[place + 1] = narrow<Number>(pair.y);
-    } else if constexpr (kIsWide<Number>) {
+    } else if constexpr (kIsFp32<Number>) {
       float2& at = *reinterpret_cast<float2*>(to + place);
       at = add ? make_float2(at.x + pair.x, at.y + pair.y) : pair;
     } else {
@@ -44,8 +44,8 @@ __device__ void store_vector(Number* to, const float (&line)[Pieces][4], int hal
   }
 }
 
-template <class T, int HeadSize, int Pieces>
-__global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pieces <= 8 ? 3 : 1)
+template <class T, int HeadSize, int N8>
+__global__ void __launch_bounds__(kThreads, !kIsFp32<T> && HeadSize <= 64 && N8 <= 8 ? 3 : 1)
     forward_kernel(const __grid_constant__ ForwardParams params) {
   extern __shared__ unsigned char unaligned[];
   unsigned char* const shared = aligned_shared(unaligned);
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
   if (!to.plain && first_group == 0)
     for (int set = 0; set < (to.add_sets ? 1 : p.sets); ++set) {
       const std::int64_t place = to.place(g, axis, axis_index, set, batch_head, 0);
-      if (to.wide) {
+      if (to.fp32) {
         clear_unused(g, static_cast<float*>(to.axes[axis_index]) + place, to.widths[axis_index]);
       } else {
         clear_unused(g, static_cast<T*>(to.axes[axis_index]) + place, to.widths[axis_index]);
@@ -93,36 +93,36 @@ __global__ void __launch_bounds__(kThreads, !kIsWide<T> && HeadSize <= 64 && Pie
                                        table_place);
     for (int group = first_group; group < last_group; ++group) {
       __syncthreads();
-      note_tokens(axis, g, group, tokens);
+      list_tokens(axis, g, group, tokens);
       const auto token_of = [&](int row) { return tokens[row]; };
       load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
       load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
-      commit_copies();
-      wait_for_copies<0>();
+      cp_async_commit();
+      cp_async_wait<0>();
       __syncthreads();
       for (int first = threadIdx.x / 32 * 16; first < axis.group_rows; first += kRowTile) {
         const int begin = first / axis.line_rows * axis.line_rows;
-        float line[Pieces][4];
+        float line[N8][4];
         {
-          float score[Pieces][4];
+          float score[N8][4];
           line_scores<T, HeadSize>(score, axis, q, k, first, begin);
           line_positions<T>(line, score, axis, p.span, first - begin + lane.g, gate_scale,
                             gate_offset);
         }
         table.values(axis, first, first - begin, source, values, pitch);
         __syncwarp();
-        for_each_place<Pieces>(axis.length, [&](int piece, int e, int) {
+        for_each_place<N8>(axis.length, [&](int n8, int e, int) {
           const int row = lane.g + e / 2 * 8;
-          const Between at(line[piece][e], axis, window_first(axis, first - begin + row));
+          const Between at(line[n8][e], axis, window_first(axis, first - begin + row));
           const float* const z = values + row * pitch;
-          line[piece][e] = fmaf(at.weight, z[at.above] - z[at.below], z[at.below]);
+          line[n8][e] = fmaf(at.weight, z[at.above] - z[at.below], z[at.below]);
         });
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int token = tokens[first + lane.g + 8 * half];
           if (token < 0) continue;
           const std::int64_t place = to.place(g, axis, axis_index, set, batch_head, token);
-          if (to.wide) {
+          if (to.fp32) {
             store_vector(static_cast<float*>(to.axes[axis_index]) + place, line, half, axis.length,
                          true, to.add_sets && set > 0);
           } else {
@@ -141,11 +141,11 @@ void forward(const ForwardParams& p, cudaStream_t stream) {
   const auto& axes = p.stage.axes;
   const std::int64_t blocks = p.stage.geometry.batch_heads * (axes[0].chunks + axes[1].chunks);
   dispatch_head(p.stage.geometry.head_size, [&](auto size) {
-    dispatch_line_pieces(axes, [&](auto pieces) {
+    dispatch_line_n8(axes, [&](auto n8) {
       constexpr int kSize = decltype(size)::value;
       const int x = forward_smem_bytes<T, kSize>(axes[0]);
       const int y = forward_smem_bytes<T, kSize>(axes[1]);
-      launch(forward_kernel<T, kSize, decltype(pieces)::value>, blocks, 1, kThreads, x > y ? x : y,
+      launch(forward_kernel<T, kSize, decltype(n8)::value>, blocks, 1, kThreads, x > y ? x : y,
              stream, p);
     });
   });

@@ -6,7 +6,7 @@
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
 
-/// Table values, and the way back from their gradients to what they were made of.
+/// Table values, and the backward pass from their gradients to what they were made of.
 namespace sape2::kernels::cuda::axis_vectors {
 
 /// The reachable rows of one head's table.
@@ -47,12 +47,12 @@ struct TableTile {
   Tile<T> tile;
 
   __host__ __device__ static int bytes(const AxisLines& axis) {
-    return kIsWide<T> ? 0 : Tile<T>::bytes(round_up(axis.positions, 16), HeadSize);
+    return kIsFp32<T> ? 0 : Tile<T>::bytes(round_up(axis.positions, 16), HeadSize);
   }
   /// `load`: false where the tile is there already.
   __device__ TableTile(const TableView& table, unsigned char* shared, bool load = true)
       : view(table), tile{shared, round_up(table.rows, 16), HeadSize} {
-    if constexpr (!kIsWide<T>) {
+    if constexpr (!kIsFp32<T>) {
       if (!load) return;
       if (view.head_size == HeadSize && reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0) {
         constexpr int kQuads = HeadSize / 4;
@@ -90,21 +90,21 @@ struct TableTile {
 #pragma unroll
       for (int k = 0; k < HeadSize / 16; ++k) {
         FragmentB<T> b[2];
-        if constexpr (kIsWide<T>) {
+        if constexpr (kIsFp32<T>) {
           b[0] = view.by_rows(row, 16 * k);
           b[1] = view.by_rows(row + 8, 16 * k);
         } else {
           load_b_rows(b, tile, row, 16 * k);
         }
-        multiply_add(c[0], fragments[k], b[0]);
-        multiply_add(c[1], fragments[k], b[1]);
+        mma(c[0], fragments[k], b[0]);
+        mma(c[1], fragments[k], b[1]);
       }
 #pragma unroll
-      for (int piece = 0; piece < 2; ++piece)
+      for (int n8 = 0; n8 < 2; ++n8)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const unsigned place = row + piece * 8 + 2 * lane.t + e % 2 - windows[e / 2];
-          if (place < unsigned(pitch)) values[(lane.g + e / 2 * 8) * pitch + place] = c[piece][e];
+          const unsigned place = row + n8 * 8 + 2 * lane.t + e % 2 - windows[e / 2];
+          if (place < unsigned(pitch)) values[(lane.g + e / 2 * 8) * pitch + place] = c[n8][e];
         }
     }
   }
@@ -117,16 +117,16 @@ struct TableTile {
       const auto fragment = make_a<T>(
           [&](int r, int k) { return window_at(d + r * pitch, axis, own + r, row + k, pitch); });
 #pragma unroll
-      for (int piece = 0; piece < HeadSize / 8; piece += 2) {
+      for (int n8 = 0; n8 < HeadSize / 8; n8 += 2) {
         FragmentB<T> b[2];
-        if constexpr (kIsWide<T>) {
-          b[0] = view.by_columns(row, piece * 8);
-          b[1] = view.by_columns(row, piece * 8 + 8);
+        if constexpr (kIsFp32<T>) {
+          b[0] = view.by_columns(row, n8 * 8);
+          b[1] = view.by_columns(row, n8 * 8 + 8);
         } else {
-          load_b_columns(b, tile, row, piece * 8);
+          load_b_columns(b, tile, row, n8 * 8);
         }
-        multiply_add(c[piece], fragment, b[0]);
-        multiply_add(c[piece + 1], fragment, b[1]);
+        mma(c[n8], fragment, b[0]);
+        mma(c[n8 + 1], fragment, b[1]);
       }
     }
   }

@@ -17,7 +17,8 @@
 
 #include <utility>
 
-/// Stage 1 backward for usual calls, one axis a launch; see axis_vectors/generic/backward.cuh.
+/// Stage 1 backward for specialized sizes, one axis a launch; see
+/// axis_vectors/generic/backward.cuh.
 namespace sape2::kernels::cuda::axis_vectors::specialized {
 
 struct BackwardKernelParams {
@@ -46,15 +47,15 @@ template <class T, class Lines>
 __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
     backward_kernel(const __grid_constant__ BackwardKernelParams params) {
   using Work = WarpSmem<Lines>;
-  using Room = BackwardSmem<Lines>;
-  constexpr int kPieces = Lines::kPieces, kColumns = kHeadSize / 8;
+  using Smem = BackwardSmem<Lines>;
+  constexpr int kN8 = Lines::kN8, kColumns = kHeadSize / 8;
   constexpr int kRow = kRowBytes<kHeadSize>, kTileRows = 16 * kRow;
   extern __shared__ __align__(kSharedAlignment) unsigned char smem[];
-  unsigned char* const table = smem + Room::kBuffers * Room::kTokenBytes;
+  unsigned char* const table = smem + Smem::kBuffers * Smem::kTokenBytes;
   unsigned char* const all_staging = table + Lines::kTableBytes;
   unsigned char* const all_work =
-      all_staging + (Room::kOwnStaging ? Lines::kWarps * Work::kRows : 0);
-  static_assert((Room::kTokenBytes / 2 | Lines::kTableBytes) % kSharedAlignment == 0);
+      all_staging + (Smem::kOwnStaging ? Lines::kWarps * Work::kRows : 0);
+  static_assert((Smem::kTokenBytes / 2 | Lines::kTableBytes) % kSharedAlignment == 0);
   const Padded<T> all_bins{all_work + Lines::kWarps * Work::kBytes, Work::kBinPitch};
 
   const Params& p = params.all.stage;
@@ -63,11 +64,11 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
   static_assert(Sums::kBytes <= Lines::kWarps * Work::kBytes);
   unsigned char* const sums_own = all_bins.data + Lines::kWarps * Work::kBinBytes;
   Sums sums(all_work, sums_own);
-  const Tokens<T, Lines, Room::kBuffers> tokens{
-      smem, reinterpret_cast<CopyBarrier*>(sums_own + sizeof(typename Sums::Own)), p, block,
+  const Tokens<T, Lines, Smem::kBuffers> tokens{
+      smem, reinterpret_cast<Mbarrier*>(sums_own + sizeof(typename Sums::Own)), p, block,
       params.maps};
   const AxisLines& axis = block.axis;
-  const LanePlaces<kHeadSize> places;
+  const LdmatrixOffsets<kHeadSize> offsets;
   const Warp<Lines> warp;
   const Lane lane;
   Gradients<T, Lines> gradients(params.all.gradients, p.geometry, block.batch_head);
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
   unsigned char* const bins = all_bins.data + warp.index * Work::kBinBytes;
   unsigned char* const dq_staging = aligned_shared(work + Work::kScores);
   unsigned char* const dk_staging =
-      Room::kOwnStaging ? all_staging + warp.index * Work::kRows : dq_staging;
+      Smem::kOwnStaging ? all_staging + warp.index * Work::kRows : dq_staging;
   const std::uint32_t rows = warp.index * kTileRows;
   const std::uint32_t line_rows = warp.line * Lines::kLong * kRow;
   std::uint32_t q_at, k_at, source;  // in the buffer that is at work
@@ -89,8 +90,8 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
 #pragma unroll
     for (int i = 0; i < Lines::kWindow / 16; ++i) {
       FragmentA<T> a;
-      load_matrices(a.r, dz + 32 * i);
-      multiply_add_columns(c, a, window + places.b_columns + i * kTileRows);
+      ldmatrix_x4(a.r, dz + 32 * i);
+      mma_columns(c, a, window + offsets.b_columns + i * kTileRows);
     }
   };
 
@@ -104,8 +105,8 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
 #pragma unroll
       for (int tile = in_line; tile < Lines::kWarps; tile += Lines::kTiles) {
         FragmentA<T> a;
-        load_turned(a.r, all_bins.b_rows(tile * 16) + column * 2);
-        multiply_add_columns(c, a, source + tile * kTileRows + places.b_columns);
+        ldmatrix_x4_trans(a.r, all_bins.b_rows(tile * 16) + column * 2);
+        mma_columns(c, a, source + tile * kTileRows + offsets.b_columns);
       }
     }
   };
@@ -124,16 +125,16 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
   };
   // Until rows have left, but for those that left from dk's own place last.
   const auto free_staging = [] {
-    await_stored_boxes<Room::kOwnStaging ? 1 : 0>();
+    tma_store_wait<Smem::kOwnStaging ? 1 : 0>();
     __syncwarp();
   };
   // A launch begins before the one in front of it is done, and waits where it reads what that one
   // makes: the vectors' gradients, or just dq and dk.
-  const bool gradients_are_old = params.second || params.all.gradients_are_old;
+  const bool gradients_are_ready = params.second || params.all.gradients_are_ready;
   const auto ask_for_gradients = [&](int line, bool wanted) {
-    if (!gradients_are_old) {
-      wait_for_previous();
-      let_next_begin();
+    if (!gradients_are_ready) {
+      pdl_wait();
+      pdl_launch_dependents();
     }
     gradients.ask(axis, line + warp.line, warp.own, wanted);
   };
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
   tokens.prepare();
   if (block.first_line < last_line) tokens.load(block.first_line, 0);
   const Table<T, Lines> table_rows(p, block, 0);
-  if (Room::kAhead && gradients_are_old) ask_for_gradients(block.first_line, true);
+  if (Smem::kAhead && gradients_are_ready) ask_for_gradients(block.first_line, true);
   const Gates<Lines::kLong> gates(p, block.head);
   sums.prepare();
   table_rows.keep(table);
@@ -150,32 +151,32 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
     const int next_line = line + Lines::kLines;
     if (line > block.first_line) {
       __syncthreads();
-      if constexpr (!Room::kAhead) tokens.load(line, 0);
+      if constexpr (!Smem::kAhead) tokens.load(line, 0);
     }
-    if constexpr (!Room::kAhead) ask_for_gradients(line, true);
-    const int turn = (line - block.first_line) / Lines::kLines, buffer = turn % Room::kBuffers;
+    if constexpr (!Smem::kAhead) ask_for_gradients(line, true);
+    const int turn = (line - block.first_line) / Lines::kLines, buffer = turn % Smem::kBuffers;
     q_at = shared_address(tokens.q(buffer));
     k_at = shared_address(tokens.k(buffer));
     source = p.first_from_q ? q_at : k_at;
     for (int i = threadIdx.x % 32; i < Work::kBinBytes / 16; i += 32)
       reinterpret_cast<uint4*>(bins)[i] = make_uint4(0, 0, 0, 0);
     // The first ones, if they are still in the making, come as late as they may.
-    const bool are_asked_for = !Room::kAhead || turn > 0 || gradients_are_old;
+    const bool are_asked_for = !Smem::kAhead || turn > 0 || gradients_are_ready;
     if (are_asked_for) gradients.keep(work);
     __syncthreads();
-    tokens.await(turn);
+    tokens.wait(turn);
     const AxisTensor<T> all_dq(params.all.dq, p, block), all_dk(params.all.dk, p, block);
-    if constexpr (Room::kAhead)
+    if constexpr (Smem::kAhead)
       if (next_line < last_line) tokens.load(next_line, buffer ^ 1);
 
-    float score[kPieces][4], gate[kPieces][4], d[kPieces][4];
-    make_scores<T>(score, q_at + rows + places.a, k_at + line_rows + places.b_rows);
+    float score[kN8][4], gate[kN8][4], d[kN8][4];
+    make_scores<T>(score, q_at + rows + offsets.a, k_at + line_rows + offsets.b_rows);
     {
-      float position[kPieces][4];
+      float position[kN8][4];
       make_positions<Lines>(position, gate, score, gates, axis.length, warp.own);
       float* const values = reinterpret_cast<float*>(work);
-      make_values<T, Lines::kWindow, Work::kValuePitch>(values, source + rows + places.a,
-                                                        window + places.b_rows);
+      make_values<T, Lines::kWindow, Work::kValuePitch>(values, source + rows + offsets.a,
+                                                        window + offsets.b_rows);
       if (!are_asked_for) {
         ask_for_gradients(line, true);
         gradients.keep(work);
@@ -183,13 +184,12 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
       __syncwarp();
       const float* const own_values = values + lane.g * Work::kValuePitch;
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
-        gradients.get(d[piece], work, piece);
+      for (int n8 = 0; n8 < kN8; ++n8) {
+        gradients.get(d[n8], work, n8);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const TablePlace at(position[piece][e], shift,
-                              own_values + e / 2 * 8 * Work::kValuePitch);
-          d[piece][e] *= at.weight == 0.0F ? 0.0F : at.slope;
+          const TablePlace at(position[n8][e], shift, own_values + e / 2 * 8 * Work::kValuePitch);
+          d[n8][e] *= at.weight == 0.0F ? 0.0F : at.slope;
         }
       }
       __syncwarp();
@@ -198,38 +198,38 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
     }
     // Steps beside sums hide each other's delays, where registers allow it.
     const auto spread = [&] { spread_over_bins<T, Lines>(work, bins, Lines::origin(warp.own)); };
-    if constexpr (!Room::kAhead) spread();
+    if constexpr (!Smem::kAhead) spread();
 
     gate_gradients<Lines>(d, warp.own);
     if constexpr (!Lines::kSuffix) clear_own_place(d, warp.own);
     // The scores' gradients become fragments before products need registers.
-    FragmentA<T> dscores[kPieces / 2];
+    FragmentA<T> dscores[kN8 / 2];
 #pragma unroll
-    for (int piece = 0; piece < kPieces; piece += 2) {
+    for (int n8 = 0; n8 < kN8; n8 += 2) {
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        float& dt = d[piece + e / 4][e % 4];
-        dt *= gates.slope(gate[piece + e / 4][e % 4]);
-        dscale = fmaf(dt, score[piece + e / 4][e % 4], dscale);
+        float& dt = d[n8 + e / 4][e % 4];
+        dt *= gates.slope(gate[n8 + e / 4][e % 4]);
+        dscale = fmaf(dt, score[n8 + e / 4][e % 4], dscale);
         doffset += dt;
         dt *= gates.given_scale;
       }
-      dscores[piece / 2] = as_a<T>(d[piece], d[piece + 1]);
+      dscores[n8 / 2] = as_a<T>(d[n8], d[n8 + 1]);
     }
-    if constexpr (Room::kAhead) spread();
+    if constexpr (Smem::kAhead) spread();
 
 #pragma unroll
-    for (int i = 0; i < kPieces / 2; ++i)
+    for (int i = 0; i < kN8 / 2; ++i)
       Padded<T>{work, Work::kScorePitch}.store(0, 16 * i, dscores[i]);
     float c[kColumns][4] = {};
     if (p.first_from_q) add_source(c);
 #pragma unroll
-    for (int i = 0; i < kPieces / 2; ++i)
-      multiply_add_columns(c, dscores[i], k_at + line_rows + i * kTileRows + places.b_columns);
-    wait_for_previous();
-    let_next_begin();
+    for (int i = 0; i < kN8 / 2; ++i)
+      mma_columns(c, dscores[i], k_at + line_rows + i * kTileRows + offsets.b_columns);
+    pdl_wait();
+    pdl_launch_dependents();
     add_to_rows<T>(params.dq, all_dq, c, dq_staging, block, line + warp.line, warp.own, false);
-    if constexpr (Room::kAhead) ask_for_gradients(next_line, next_line < last_line);
+    if constexpr (Smem::kAhead) ask_for_gradients(next_line, next_line < last_line);
     __syncthreads();
 
     // dk from all patches of the line, and the tables' gradients from all in work.
@@ -240,15 +240,15 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
       const int tile = warp.line * Lines::kTiles + i;
       const Padded<T> of_tile{all_work + tile * Work::kBytes, Work::kScorePitch};
       FragmentA<T> a;
-      load_turned(a.r, of_tile.b_rows(0) + warp.own * 2);
-      multiply_add_columns(c, a, q_at + tile * kTileRows + places.b_columns);
+      ldmatrix_x4_trans(a.r, of_tile.b_rows(0) + warp.own * 2);
+      mma_columns(c, a, q_at + tile * kTileRows + offsets.b_columns);
     }
     free_staging();
     add_to_rows<T>(params.dk, all_dk, c, dk_staging, block, line + warp.line, warp.own,
                    params.all.begins_dk && !params.second);
     free_staging();
 
-    if (!kKeepsTable || next_line >= last_line) sums.leave_room();
+    if (!kKeepsTable || next_line >= last_line) sums.release_buffer();
     if constexpr (kKeepsTable) {
       if (dtables != nullptr) add_tables(dtable[0], warp.first_row);
     } else {
@@ -262,11 +262,11 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
     }
   }
   // Blocks without lines have done nothing, and what follows takes others' memory.
-  if (kKeepsTable && block.first_line >= last_line) sums.leave_room();
-  wait_for_previous();
-  let_next_begin();
+  if (kKeepsTable && block.first_line >= last_line) sums.release_buffer();
+  pdl_wait();
+  pdl_launch_dependents();
   if constexpr (kKeepsTable) store_sums(dtable, false, true);
-  await_stored_boxes();
+  tma_store_wait();
 }
 
 template <class T>

@@ -22,7 +22,7 @@ struct BackwardSmem {
       kBuffers * kTokenBytes + Lines::kTableBytes +
       Lines::kWarps * (WarpSmem<Lines>::kBytes + WarpSmem<Lines>::kBinBytes) +
       (kOwnStaging ? Lines::kWarps * WarpSmem<Lines>::kRows : 0) +
-      sizeof(typename ParameterSums<Lines>::Own) + kBuffers * sizeof(CopyBarrier);
+      sizeof(typename ParameterSums<Lines>::Own) + kBuffers * sizeof(Mbarrier);
   static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
 };
 

@@ -10,7 +10,7 @@
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/params.h"
 
-/// The pieces of the way back through stage 1, where sizes are known to the compiler.
+/// The n8 fragments of the backward pass through stage 1, where sizes are known to the compiler.
 namespace sape2::kernels::cuda::axis_vectors::specialized {
 
 /// What a warp keeps in shared memory beside tokens and table: `work` has its table values, which
@@ -36,11 +36,10 @@ struct WarpSmem {
 
   /// Where a pair of numbers along a line is kept: the line's first half as it is, then the second
   /// from the line's end on.
-  __device__ static bool turned(int piece) { return piece >= Lines::kPieces / 2; }
-  __device__ static int pair(int row, int piece, int t) {
-    return row * kLinePitch + (turned(piece)
-                                   ? Lines::kLong / 2 + Lines::kLong - 2 - piece * 8 - 2 * t
-                                   : piece * 8 + 2 * t);
+  __device__ static bool turned(int n8) { return n8 >= Lines::kN8 / 2; }
+  __device__ static int pair(int row, int n8, int t) {
+    return row * kLinePitch +
+           (turned(n8) ? Lines::kLong / 2 + Lines::kLong - 2 - n8 * 8 - 2 * t : n8 * 8 + 2 * t);
   }
 };
 
@@ -51,14 +50,14 @@ struct Gradients {
   using Work = WarpSmem<Lines>;
   const unsigned char* data;  // of the head's first patch
   int width;
-  bool wide;  // float32
-  std::uint32_t numbers[2][Lines::kPieces];
+  bool fp32;  // float32
+  std::uint32_t numbers[2][Lines::kN8];
   int length[2];  // of the rows that exist
 
   __device__ Gradients(const VectorPlaces<const void*>& from, const Geometry& g,
                        std::int64_t batch_head)
-      : width(from.widths[0]), wide(from.wide) {
-    const int size = wide ? sizeof(float) : sizeof(T);
+      : width(from.widths[0]), fp32(from.fp32) {
+    const int size = fp32 ? sizeof(float) : sizeof(T);
     data = static_cast<const unsigned char*>(from.axes[0]) +
            (batch_head * g.padded_tokens + g.prefix) * (width * size);
   }
@@ -72,7 +71,7 @@ struct Gradients {
       const bool exists = wanted && line < axis.lines && place + lane.g + 8 * half < axis.length;
       length[half] = exists ? axis.length : 0;
     }
-    if (wide) {
+    if (fp32) {
       read<float2>(begin, step, [](float2 pair) { return pack<T>(pair.x, pair.y); });
     } else {
       read<std::uint32_t>(begin, step, [](std::uint32_t pair) { return pair; });
@@ -83,22 +82,22 @@ struct Gradients {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int piece = 0; piece < Lines::kPieces; ++piece) {
-        const bool whole = piece * 8 + 2 * lane.t + 1 < length[half];
-        const std::uint32_t both = numbers[half][piece], pair = whole ? both : both & 0xffffu;
+      for (int n8 = 0; n8 < Lines::kN8; ++n8) {
+        const bool whole = n8 * 8 + 2 * lane.t + 1 < length[half];
+        const std::uint32_t both = numbers[half][n8], pair = whole ? both : both & 0xffffu;
         reinterpret_cast<std::uint32_t*>(
-            work + Work::kGradients)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2] =
-            Work::turned(piece) ? pair << 16 | pair >> 16 : pair;
+            work + Work::kGradients)[Work::pair(lane.g + 8 * half, n8, lane.t) / 2] =
+            Work::turned(n8) ? pair << 16 | pair >> 16 : pair;
       }
   }
-  /// d[e] of one piece, from there.
-  __device__ static void get(float (&d)[4], const unsigned char* work, int piece) {
+  /// d[e] of one n8 fragment, from there.
+  __device__ static void get(float (&d)[4], const unsigned char* work, int n8) {
     const Lane lane;
-    const bool turned = Work::turned(piece);
+    const bool turned = Work::turned(n8);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float2 pair = unpack<T>(reinterpret_cast<const std::uint32_t*>(
-          work + Work::kGradients)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2]);
+          work + Work::kGradients)[Work::pair(lane.g + 8 * half, n8, lane.t) / 2]);
       d[2 * half] = turned ? pair.y : pair.x;
       d[2 * half + 1] = turned ? pair.x : pair.y;
     }
@@ -114,26 +113,26 @@ struct Gradients {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int piece = 0; piece < Lines::kPieces; ++piece) {
+      for (int n8 = 0; n8 < Lines::kN8; ++n8) {
         Pair pair{};
-        if (piece * 8 + 2 * lane.t < length[half]) pair = from[half * 4 * step + piece * 4];
-        numbers[half][piece] = round(pair);
+        if (n8 * 8 + 2 * lane.t < length[half]) pair = from[half * 4 * step + n8 * 4];
+        numbers[half][n8] = round(pair);
       }
   }
 };
 
 /// Positions beside the gradients, in the same order.
-template <class Lines, int Pieces>
-__device__ void keep_positions(unsigned char* work, const float (&position)[Pieces][4]) {
+template <class Lines, int N8>
+__device__ void keep_positions(unsigned char* work, const float (&position)[N8][4]) {
   using Work = WarpSmem<Lines>;
   const Lane lane;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece) {
-      const bool turned = Work::turned(piece);
-      reinterpret_cast<float2*>(work)[Work::pair(lane.g + 8 * half, piece, lane.t) / 2] =
-          make_float2(position[piece][2 * half + turned], position[piece][2 * half + !turned]);
+    for (int n8 = 0; n8 < N8; ++n8) {
+      const bool turned = Work::turned(n8);
+      reinterpret_cast<float2*>(work)[Work::pair(lane.g + 8 * half, n8, lane.t) / 2] =
+          make_float2(position[n8][2 * half + turned], position[n8][2 * half + !turned]);
     }
 }
 
@@ -197,12 +196,12 @@ __device__ void spread_over_bins(const unsigned char* work, unsigned char* bins,
 
 /// From the positions' gradients to the gates', in place; Span::between has one too at the patch
 /// itself, which means nothing.
-template <class Lines, int Pieces>
-__device__ void gate_gradients(float (&d)[Pieces][4], int own) {
+template <class Lines, int N8>
+__device__ void gate_gradients(float (&d)[N8][4], int own) {
   if constexpr (Lines::kSuffix) {
-    sum_along<true, false>(d, [&](int piece, const float(&sums)[4]) {
+    sum_along<true, false>(d, [&](int n8, const float(&sums)[4]) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) d[piece][e] = sums[e];
+      for (int e = 0; e < 4; ++e) d[n8][e] = sums[e];
     });
   } else {
     // To the patch's right everything from there on is all less what comes before; to its left
@@ -211,25 +210,24 @@ __device__ void gate_gradients(float (&d)[Pieces][4], int own) {
     const std::uint32_t one = __float_as_int(1.0F);
     float all[4] = {};
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
-      multiply_add_tf32(all, PieceAsA(d[piece]).high, one, one);
+    for (int n8 = 0; n8 < N8; ++n8) mma_tf32(all, N8AsA(d[n8]).high, one, one);
     const int left = own + lane.g - 2 * lane.t;
-    sum_along<true, false>(d, [&](int piece, const float(&sums)[4]) {
+    sum_along<true, false>(d, [&](int n8, const float(&sums)[4]) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const bool right = piece * 8 + e % 2 - e / 2 * 8 > left;
-        d[piece][e] = (right ? all[e] + d[piece][e] : 0.0F) - sums[e];
+        const bool right = n8 * 8 + e % 2 - e / 2 * 8 > left;
+        d[n8][e] = (right ? all[e] + d[n8][e] : 0.0F) - sums[e];
       }
     });
   }
 }
 
 /// Zeros at the patches' own places.
-template <int Pieces>
-__device__ void clear_own_place(float (&x)[Pieces][4], int own) {
+template <int N8>
+__device__ void clear_own_place(float (&x)[N8][4], int own) {
   const Lane lane;
 #pragma unroll
-  for (int tile = 0; tile < Pieces / 2; ++tile) {
+  for (int tile = 0; tile < N8 / 2; ++tile) {
     const bool here = own == 16 * tile && lane.t == lane.g / 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half)

@@ -10,7 +10,7 @@
 
 /// Stage 1 where sizes are known to the compiler: what a block holds, scores and table values. As
 /// in axis_vectors/line.cuh a warp works on 16 patches of one line, and numbers along the line are
-/// line[piece][e].
+/// line[n8][e].
 namespace sape2::kernels::cuda::axis_vectors::specialized {
 
 /// Lines of up to `Long` patches, a multiple of 16, padded to that.
@@ -18,7 +18,7 @@ template <int Long, Span Along>
 struct LineShape {
   static constexpr bool kSuffix = Along == Span::suffix;
   static constexpr int kLong = Long;
-  static constexpr int kPieces = Long / 8;
+  static constexpr int kN8 = Long / 8;
   static constexpr int kTiles = Long / 16;                   // warps a line
   static constexpr int kLines = Long <= 32 ? 64 / Long : 1;  // that a block works on at once
   static constexpr int kRows = kLines * Long;
@@ -117,14 +117,14 @@ template <class Lines, class T>
 __device__ void load_lines(unsigned char* tile, const AxisTensor<const T>& from,
                            const AxisLines& axis, int line) {
   constexpr int kStep = Lines::kThreads / 8, kSweeps = Lines::kRows / kStep;
-  const int piece = threadIdx.x % 8, first = threadIdx.x / 8;
-  const T* const begin = from.data + (line * from.across + first * from.along + piece * 8);
+  const int n8 = threadIdx.x % 8, first = threadIdx.x / 8;
+  const T* const begin = from.data + (line * from.across + first * from.along + n8 * 8);
 #pragma unroll
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     const int in_block = sweep * kStep / Lines::kLong, ahead = sweep * kStep % Lines::kLong;
     const bool valid = first + ahead < axis.length && line + in_block < axis.lines;
-    copy_async_16(tile + LanePlaces<kHeadSize>::place(first + sweep * kStep, piece),
-                  begin + (in_block * from.across + ahead * from.along), valid);
+    cp_async_16(tile + LdmatrixOffsets<kHeadSize>::offset(first + sweep * kStep, n8),
+                begin + (in_block * from.across + ahead * from.along), valid);
   }
 }
 
@@ -132,18 +132,18 @@ __device__ void load_lines(unsigned char* tile, const AxisTensor<const T>& from,
 /// when there is time to wait for them.
 template <class T, class Lines>
 struct Table {
-  static constexpr int kPieces = kHeadSize / 8, kStep = Lines::kThreads / kPieces;
+  static constexpr int kN8 = kHeadSize / 8, kStep = Lines::kThreads / kN8;
   static constexpr int kSweeps = (Lines::kTableRows + kStep - 1) / kStep;
-  int row, piece;  // of the thread's first eight numbers; the next ones are kStep rows further
+  int row, n8;  // of the thread's first eight numbers; the next ones are kStep rows further
   float4 quads[kSweeps][2];
 
   __device__ Table(const Params& p, const Block& block, int axis_index)
-      : row(threadIdx.x / kPieces), piece(threadIdx.x % kPieces) {
+      : row(threadIdx.x / kN8), n8(threadIdx.x % kN8) {
     const AxisLines& axis = block.axis;
     const int from_first = row - Lines::table_begin(axis.length);
     const auto* const from =
         reinterpret_cast<const float4*>(p.tables[0][axis_index] + block.head * p.table_head_stride +
-                                        (axis.table_first + from_first) * kHeadSize + piece * 8);
+                                        (axis.table_first + from_first) * kHeadSize + n8 * 8);
 #pragma unroll
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
       const bool used = unsigned(from_first + sweep * kStep) < unsigned(axis.positions);
@@ -159,29 +159,29 @@ struct Table {
       const int own_row = row + sweep * kStep;
       if (Lines::kTableRows % kStep != 0 && own_row >= Lines::kTableRows) break;
       const auto& [left, right] = quads[sweep];
-      *reinterpret_cast<uint4*>(tile + LanePlaces<kHeadSize>::place(own_row, piece)) =
+      *reinterpret_cast<uint4*>(tile + LdmatrixOffsets<kHeadSize>::offset(own_row, n8)) =
           make_uint4(pack<T>(left.x, left.y), pack<T>(left.z, left.w), pack<T>(right.x, right.y),
                      pack<T>(right.z, right.w));
     }
   }
 };
 
-/// q·k of a warp's patches with those of their line. `queries`: LanePlaces::a of the warp's rows;
-/// `keys`: LanePlaces::b_rows of the line's.
-template <class T, int Pieces>
-__device__ void make_scores(float (&score)[Pieces][4], std::uint32_t queries, std::uint32_t keys) {
+/// q·k of a warp's patches with those of their line. `queries`: LdmatrixOffsets::a of the warp's
+/// rows; `keys`: LdmatrixOffsets::b_rows of the line's.
+template <class T, int N8>
+__device__ void make_scores(float (&score)[N8][4], std::uint32_t queries, std::uint32_t keys) {
   const RowsAsA<T, kHeadSize> q(queries);
 #pragma unroll
-  for (int piece = 0; piece < Pieces; piece += 2) {
+  for (int n8 = 0; n8 < N8; n8 += 2) {
     float c[2][4];
-    multiply(c, q, keys + piece * 8 * kRowBytes<kHeadSize>);
+    multiply(c, q, keys + n8 * 8 * kRowBytes<kHeadSize>);
 #pragma unroll
-    for (int e = 0; e < 8; ++e) score[piece + e / 4][e % 4] = c[e / 4][e % 4];
+    for (int e = 0; e < 8; ++e) score[n8 + e / 4][e % 4] = c[e / 4][e % 4];
   }
 }
 
-/// a·table of a warp's patches over their window. `source`: LanePlaces::a of the warp's rows;
-/// `table`: LanePlaces::b_rows of the window's.
+/// a·table of a warp's patches over their window. `source`: LdmatrixOffsets::a of the warp's rows;
+/// `table`: LdmatrixOffsets::b_rows of the window's.
 template <class T, int Window, int Pitch>
 __device__ void make_values(float* values, std::uint32_t source, std::uint32_t table) {
   const Lane lane;

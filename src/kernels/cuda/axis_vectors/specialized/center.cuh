@@ -33,10 +33,10 @@ __global__ void __launch_bounds__(Lines::kThreads)
   block.last_line = block.first_line + Lines::kLines;
   Vectors<T, Lines> vectors(params.stage, block, params.maps[axis_index], smem);
   block.be_known();
-  wait_for_previous();  // a call's first kernel
-  let_next_begin();
+  pdl_wait();  // a call's first kernel
+  pdl_launch_dependents();
   vectors.begin(axis_index);
-  float vector[Lines::kPieces][4];
+  float vector[Lines::kN8][4];
   vectors.make(vector, block.first_line);
   __syncthreads();
 
@@ -44,13 +44,13 @@ __global__ void __launch_bounds__(Lines::kThreads)
   const int width = params.to.widths[axis_index];
   float* const sums = vectors.values();  // (warps, Long)
 #pragma unroll
-  for (int piece = 0; piece < Lines::kPieces; ++piece)
+  for (int n8 = 0; n8 < Lines::kN8; ++n8)
 #pragma unroll
     for (int odd = 0; odd < 2; ++odd) {
-      float sum = vector[piece][odd] + vector[piece][2 + odd];
+      float sum = vector[n8][odd] + vector[n8][2 + odd];
 #pragma unroll
       for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      if (lane.g == 0) sums[vectors.warp.index * Lines::kLong + piece * 8 + 2 * lane.t + odd] = sum;
+      if (lane.g == 0) sums[vectors.warp.index * Lines::kLong + n8 * 8 + 2 * lane.t + odd] = sum;
     }
   __syncthreads();
   const int entry = threadIdx.x;
@@ -58,38 +58,38 @@ __global__ void __launch_bounds__(Lines::kThreads)
   float sum = 0.0F;
 #pragma unroll
   for (int warp = 0; warp < Lines::kWarps; ++warp) sum += sums[warp * Lines::kLong + entry];
-  params.to.shifts[axis_index][block.batch_head * width + entry] =
+  params.to.centers[axis_index][block.batch_head * width + entry] =
       sum / (min(Lines::kLines, axis.lines) * axis.length);
 }
 
 /// Vectors less the common one. `shift`: of this head and axis.
-template <int Pieces>
-__device__ void subtract_shift(float (&vector)[Pieces][4], const float* shift, int width) {
+template <int N8>
+__device__ void subtract_center(float (&vector)[N8][4], const float* shift, int width) {
   const Lane lane;
-  float2 common[Pieces];
+  float2 common[N8];
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
-    common[piece] = piece * 8 < width
-                        ? __ldcg(reinterpret_cast<const float2*>(shift + piece * 8 + 2 * lane.t))
-                        : make_float2(0.0F, 0.0F);
+  for (int n8 = 0; n8 < N8; ++n8)
+    common[n8] = n8 * 8 < width
+                     ? __ldcg(reinterpret_cast<const float2*>(shift + n8 * 8 + 2 * lane.t))
+                     : make_float2(0.0F, 0.0F);
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) vector[piece][e] -= e % 2 ? common[piece].y : common[piece].x;
+    for (int e = 0; e < 4; ++e) vector[n8][e] -= e % 2 ? common[n8].y : common[n8].x;
 }
 
 /// Squared lengths of a warp's vectors, rounded as they are stored, by the very products that
 /// distances are made of. Lanes t = g/2 have them: of patch g, and of patch g + 8.
-template <class T, int Pieces>
-__device__ float2 squared_lengths(const float (&vector)[Pieces][4]) {
+template <class T, int N8>
+__device__ float2 squared_lengths(const float (&vector)[N8][4]) {
   const Lane lane;
   float c[2][4] = {};
 #pragma unroll
-  for (int piece = 0; piece < Pieces; piece += 2) {
-    const auto a = as_a<T>(vector[piece], vector[piece + 1]);
+  for (int n8 = 0; n8 < N8; n8 += 2) {
+    const auto a = as_a<T>(vector[n8], vector[n8 + 1]);
     // The same numbers as B, patches 0 … 7 and 8 … 15.
-    multiply_add(c[0], a, FragmentB<T>{a.r[0], a.r[2]});
-    multiply_add(c[1], a, FragmentB<T>{a.r[1], a.r[3]});
+    mma(c[0], a, FragmentB<T>{a.r[0], a.r[2]});
+    mma(c[1], a, FragmentB<T>{a.r[1], a.r[3]});
   }
   return lane.g % 2 ? make_float2(c[0][1], c[1][3]) : make_float2(c[0][0], c[1][2]);
 }

@@ -15,7 +15,7 @@
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/launch.h"
 
-/// Stage 1 forward for usual calls, both axes in one grid where their lines are padded alike.
+/// Stage 1 forward for specialized sizes, both axes in one grid where their lines are padded alike.
 namespace sape2::kernels::cuda::axis_vectors::specialized {
 
 struct ForwardKernelParams {
@@ -32,50 +32,49 @@ template <class Lines>
 inline constexpr int kForwardBlocks = Lines::kLong == 64 ? 3 : 6;
 
 /// The vectors of a warp's patches to memory, rounded and put in order by way of its own memory,
-/// which is free again after await_stored_boxes. `to`: of the head's first patch; the warp's first
+/// which is free again after tma_store_wait. `to`: of the head's first patch; the warp's first
 /// is at `place` of `line`.
 template <class Lines, class T>
 __device__ void store_vectors([[maybe_unused]] const CUtensorMap& map, [[maybe_unused]] T* to,
-                              const float (&vector)[Lines::kPieces][4], const Block& block,
-                              int line, int place, [[maybe_unused]] int width,
-                              unsigned char* own_memory) {
-  constexpr int kPieces = Lines::kPieces, kPitch = 2 * Lines::kLong;
+                              const float (&vector)[Lines::kN8][4], const Block& block, int line,
+                              int place, [[maybe_unused]] int width, unsigned char* own_memory) {
+  constexpr int kN8 = Lines::kN8, kPitch = 2 * Lines::kLong;
   static_assert(16 * (kPitch + 16) + kSharedAlignment <= 16 * Lines::kValuePitch * 4);
   const int lane = threadIdx.x % 32;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  // Swizzled as the copy engine has rows of 64 and 128 bytes.
+  // Swizzled as TMA has rows of 64 and 128 bytes.
   constexpr int kTurn = kPitch == 128 ? 8 : kPitch == 64 ? 4 : 1;
   unsigned char* const tile = aligned_shared(own_memory);
   const int row = lane % 16, turn = row * kPitch / 128 % kTurn;
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < kPieces / 2; ++i)
+  for (int i = 0; i < kN8 / 2; ++i)
     store_fragment<T>(shared_address(tile) + row * kPitch + ((2 * i + lane / 16) ^ turn) * 16,
                       as_a<T>(vector[2 * i], vector[2 * i + 1]));
-  publish_to_matrix_unit();
+  fence_proxy_async();
   __syncwarp();
-  if (is_chosen()) store_box(map, {0, place, line, int(block.batch_head), 0}, tile);
+  if (elect_one()) tma_store(map, {0, place, line, int(block.batch_head), 0}, tile);
 #else
   const Padded<T> padded{own_memory, kPitch + 16};
   const AxisLines& axis = block.axis;
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < kPieces / 2; ++i)
+  for (int i = 0; i < kN8 / 2; ++i)
     padded.store(0, 16 * i, as_a<T>(vector[2 * i], vector[2 * i + 1]));
   __syncwarp();
 #pragma unroll
-  for (int sweep = 0; sweep < kPieces / 2; ++sweep) {
-    const int row = (sweep * 32 + lane) / kPieces, piece = (sweep * 32 + lane) % kPieces;
+  for (int sweep = 0; sweep < kN8 / 2; ++sweep) {
+    const int row = (sweep * 32 + lane) / kN8, n8 = (sweep * 32 + lane) % kN8;
     const int patch = line * axis.line_stride + (place + row) * axis.position_stride;
-    if (line < axis.lines && place + row < axis.length && piece * 8 < width)
-      *reinterpret_cast<uint4*>(to + (patch * width + piece * 8)) =
-          *reinterpret_cast<const uint4*>(padded.row(row) + piece * 8);
+    if (line < axis.lines && place + row < axis.length && n8 * 8 < width)
+      *reinterpret_cast<uint4*>(to + (patch * width + n8 * 8)) =
+          *reinterpret_cast<const uint4*>(padded.row(row) + n8 * 8);
   }
 #endif
 }
 
 /// `Near`: made ready for distances, the launch before having found the shift.
-template <class T, class Lines, bool Near>
+template <class T, class Lines, bool Centered>
 __global__ void __launch_bounds__(Lines::kThreads, kForwardBlocks<Lines>)
     forward_kernel(const __grid_constant__ ForwardKernelParams params) {
   extern __shared__ __align__(kSharedAlignment) unsigned char smem[];
@@ -88,21 +87,21 @@ __global__ void __launch_bounds__(Lines::kThreads, kForwardBlocks<Lines>)
   T* const vectors = static_cast<T*>(params.to.vectors[axis_index]) + first * width;
   [[maybe_unused]] float* const lengths = params.to.squared_lengths[axis_index] + first;
   Vectors<T, Lines> all(params.stage, block, params.maps[axis_index], smem);
-  if constexpr (!Near) {  // a call's first kernel
+  if constexpr (!Centered) {  // a call's first kernel
     block.be_known();
-    wait_for_previous();
-    let_next_begin();
+    pdl_wait();
+    pdl_launch_dependents();
   }
   all.begin(axis_index);
   [[maybe_unused]] const Lane lane;
 
   for (int line = block.first_line; line < block.last_line; line += Lines::kLines) {
-    float vector[Lines::kPieces][4];
+    float vector[Lines::kN8][4];
     all.make(vector, line);
     const int own_line = line + all.warp.line;
-    if constexpr (Near) {
-      wait_for_previous();
-      subtract_shift(vector, params.to.shifts[axis_index] + block.batch_head * width, width);
+    if constexpr (Centered) {
+      pdl_wait();
+      subtract_center(vector, params.to.centers[axis_index] + block.batch_head * width, width);
       const float2 squares = squared_lengths<T>(vector);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -116,15 +115,15 @@ __global__ void __launch_bounds__(Lines::kThreads, kForwardBlocks<Lines>)
                          own_line, all.warp.own, width,
                          reinterpret_cast<unsigned char*>(all.own_values()));
   }
-  if constexpr (Near) {
-    wait_for_previous();  // blocks without lines have not yet
-    let_next_begin();
+  if constexpr (Centered) {
+    pdl_wait();  // blocks without lines have not yet
+    pdl_launch_dependents();
   }
   if (block.first_line == 0) {
     clear_unused(g, vectors, width);
-    if constexpr (Near) clear_unused(g, lengths, 1);
+    if constexpr (Centered) clear_unused(g, lengths, 1);
   }
-  await_stored_boxes();
+  tma_store_wait();
 }
 
 /// How a forward launch divides its work: both axes at once where they are padded alike, and no
@@ -140,7 +139,7 @@ struct Division {
       return (a.lines + Lines::kLines - 1) / Lines::kLines;
     };
     const auto& other = p.axes[1 - axis];
-    // Gates of lines of up to 32 are rounded more finely (Gates), so on the way back.
+    // Gates of lines of up to 32 are rounded more finely (Gates), so on the backward pass.
     const bool rounded_alike = Lines::kLong <= 32 || other.length > 32;
     both = axis == 0 && other.length <= Lines::kLong && 2 * other.length > Lines::kLong &&
            rounded_alike;
@@ -155,7 +154,7 @@ struct Division {
 template <class T>
 bool forward(const Params& p, const Outputs& to, cudaStream_t stream) {
   if (!serves(p)) return false;
-  const bool near = to.shifts[0] != nullptr;
+  const bool centered = to.centers[0] != nullptr;
   const std::int64_t heads = p.geometry.batch_heads;
   TokenMaps maps[2]{};
   CUtensorMap vectors[2]{};
@@ -171,10 +170,10 @@ bool forward(const Params& p, const Outputs& to, cudaStream_t stream) {
                      make_line_vector_map<T>(to.vectors[own], p, p.axes[own], to.widths[own],
                                              Lines::kLong, &vectors[own]);
       if (!are_mapped) return;
-      if (near)
+      if (centered)
         launch(center_kernel<T, Lines>, heads, options, Lines::kThreads, kBytes, stream,
                CenterParams{Grid(p, 1, Lines::kLines), axis, p, to, {maps[0], maps[1]}});
-      launch(near ? forward_kernel<T, Lines, true> : forward_kernel<T, Lines, false>,
+      launch(centered ? forward_kernel<T, Lines, true> : forward_kernel<T, Lines, false>,
              heads * division.blocks, options, Lines::kThreads, kBytes, stream,
              ForwardKernelParams{Grid(p, division.blocks, division.lines),
                                  axis,

@@ -3,8 +3,8 @@
 #include "kernels/cuda/axis_vectors/params.h"
 #include "kernels/cuda/host/params.h"
 
-/// Stage 1 for usual calls: 16-bit types, heads of 64, one set of vectors, tables that no position
-/// leaves, lines of up to 64 patches, rows aligned to 16 bytes.
+/// Stage 1 for specialized sizes: 16-bit types, heads of 64, one set of vectors, tables that no
+/// position leaves, lines of up to 64 patches, rows aligned to 16 bytes.
 namespace sape2::kernels::cuda::axis_vectors::specialized {
 
 inline constexpr int kHeadSize = 64;
@@ -30,7 +30,7 @@ bool counts_in_32_bits(const Geometry& g, const AnyView& view) {
   return g.padded_tokens * view.token_stride < 0x7fffffff;
 }
 
-/// Whether a call is usual, but for its type.
+/// Whether these kernels serve a call, but for its type.
 inline bool serves(const Params& p) {
   const auto& g = p.geometry;
   if (!counts_in_32_bits(g, p.q) || !counts_in_32_bits(g, p.k)) return false;
@@ -47,15 +47,16 @@ inline bool serves(const BackwardParams& p) {
 
 /// Where vectors go, by axis, in the inputs' type: (batch_heads, padded_tokens, width). Where
 /// shifts are given, (batch_heads, width) numbers of scratch, made ready for distances as
-/// near_vectors does, with their squared lengths (batch_heads, padded_tokens).
+/// center does, with their squared lengths (batch_heads, padded_tokens).
 struct Outputs {
   void* vectors[2];
   int widths[2];
   float* squared_lengths[2];
-  float* shifts[2];
+  float* centers[2];
 };
 
-/// False where a call is not usual, or the copy engine refuses it: others must then do all of it.
+/// False if these kernels do not serve the call, or if a tensor cannot be described to TMA; nothing
+/// has been launched then that counts.
 template <class T>
 bool forward(const Params& p, const Outputs& to, cudaStream_t stream);
 template <class T>

@@ -6,7 +6,7 @@
 #include "kernels/cuda/axis_vectors/specialized/block.cuh"
 #include "kernels/cuda/axis_vectors/specialized/kernels.h"
 
-/// Sums that stage 1's way back makes over its blocks, where sizes are known to the compiler.
+/// Sums that stage 1's backward pass makes over its blocks, where sizes are known to the compiler.
 namespace sape2::kernels::cuda::axis_vectors::specialized {
 
 /// The table's gradient and two numbers of the gates, added up over a block or a pair of blocks.
@@ -24,7 +24,7 @@ struct ParameterSums {
   /// What is used for nothing else.
   struct alignas(16) Own {
     float4 gates[2][Lines::kWarps];  // of both blocks' warps, in the first block
-    CopyBarrier arrived;
+    Mbarrier arrived;
   };
 
   /// Where the table's sums go: `positions` rows, of which row `begin` of the parts is the first.
@@ -35,25 +35,25 @@ struct ParameterSums {
   };
 
   Cluster cluster;
-  float4* room;  // kBytes, free from leave_room until store is over
+  float4* buffer;  // kBytes, free from release_buffer until store is over
   Own* own;
-  int turn = 0;
+  int phase = 0;
 
   __device__ ParameterSums(unsigned char* shared, unsigned char* own_shared)
-      : room(reinterpret_cast<float4*>(shared)), own(reinterpret_cast<Own*>(own_shared)) {}
+      : buffer(reinterpret_cast<float4*>(shared)), own(reinterpret_cast<Own*>(own_shared)) {}
 
   /// Before the block's first barrier.
   __device__ void prepare() const {
     if (threadIdx.x != 0) return;
-    prepare_barrier(&own->arrived);
-    publish_to_copy_engine();
+    mbarrier_init(&own->arrived);
+    fence_barrier_init();
   }
 
   /// The block's entry among the pairs', or blocks', partial sums.
   __device__ unsigned entry() const { return cluster.index; }
 
   /// All threads call it before every store, as soon as they read there no more.
-  __device__ void leave_room() const {
+  __device__ void release_buffer() const {
     if (cluster.size > 1) cluster.arrive();
   }
 
@@ -67,8 +67,8 @@ struct ParameterSums {
       cluster.wait();
       if (threadIdx.x == 0) {
         const bool receives_gates = any_gates && cluster.rank == 0;
-        expect_bytes(&own->arrived,
-                     (tables ? kBytes : 0) + (receives_gates ? sizeof(own->gates) : 0));
+        mbarrier_expect_tx(&own->arrived,
+                           (tables ? kBytes : 0) + (receives_gates ? sizeof(own->gates) : 0));
       }
       if (tables && cluster.rank == 0) send_columns<kHalf>(parts);
       if (tables && cluster.rank == 1) send_columns<0>(parts);
@@ -76,11 +76,11 @@ struct ParameterSums {
     if (any_gates) {
       const float2 sum = over_warp(gates);
       float4& place = own->gates[cluster.rank][threadIdx.x / 32];
-      if (threadIdx.x % 32 == 0 && pair) send({sum.x, sum.y}, &place, &own->arrived, 0);
+      if (threadIdx.x % 32 == 0 && pair) st_async({sum.x, sum.y}, &place, &own->arrived, 0);
       if (threadIdx.x % 32 == 0 && !pair) place = make_float4(sum.x, sum.y, 0.0F, 0.0F);
       if (!pair) __syncthreads();
     }
-    if (pair) wait_for_boxes(&own->arrived, turn++);
+    if (pair) mbarrier_wait(&own->arrived, phase++);
     if (tables && cluster.rank == 0) store_columns<0>(parts, table, pair);
     if (tables && (cluster.rank == 1 || !pair)) store_columns<kHalf>(parts, table, pair);
     if (any_gates && cluster.rank == 0 && threadIdx.x == 0) {
@@ -97,7 +97,7 @@ struct ParameterSums {
 
  private:
   __device__ float4* place(int round, int column) const {
-    return room + (round * kHalf + column) * Lines::kThreads + threadIdx.x;
+    return buffer + (round * kHalf + column) * Lines::kThreads + threadIdx.x;
   }
 
   /// In a fixed order, as all that follows.
@@ -126,7 +126,8 @@ struct ParameterSums {
     for (int round = 0; round < kRounds; ++round)
 #pragma unroll
       for (int column = 0; column < kHalf; ++column)
-        send(parts[round][First + column], place(round, column), &own->arrived, cluster.rank ^ 1);
+        st_async(parts[round][First + column], place(round, column), &own->arrived,
+                 cluster.rank ^ 1);
   }
 
   /// Half the columns, and what has come from the other block, to memory.

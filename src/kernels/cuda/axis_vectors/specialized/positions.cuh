@@ -19,7 +19,7 @@ struct Gates {
   // Numbers of this size have neighbours 2^-20 or 2^-19 apart, and sums of half as many halves as
   // there are places are no larger.
   static constexpr float kRounding = Long <= 32 ? 12.0F : 24.0F;
-  static_assert(kHeadSize == 64);  // the usual scale is 1/8
+  static_assert(kHeadSize == 64);  // the default scale is 1/8
   float scale, offset, given_scale;
 
   Gates() = default;
@@ -36,8 +36,8 @@ struct Gates {
   __device__ static float slope(float gate) { return fmaf(-gate, gate, 0.25F); }
 };
 
-/// Ones where place k of a piece lies before place n or is it (`FromBegin`), or behind it, as B;
-/// k in the order in which a result's numbers become A.
+/// Ones where place k of a n8 fragment lies before place n or is it (`FromBegin`), or behind it, as
+/// B; k in the order in which a result's numbers become A.
 template <bool FromBegin>
 struct Triangle {
   std::uint32_t even, odd;
@@ -50,11 +50,11 @@ struct Triangle {
   }
 };
 
-/// One piece of numbers as A, in as many digits as tf32 has; `low` gets the rest.
-struct PieceAsA {
+/// One n8 fragment of numbers as A, in as many digits as tf32 has; `low` gets the rest.
+struct N8AsA {
   std::uint32_t high[4], low[4];
 
-  __device__ explicit PieceAsA(const float (&x)[4]) {
+  __device__ explicit N8AsA(const float (&x)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float number = x[i % 2 * 2 + i / 2];
@@ -64,38 +64,38 @@ struct PieceAsA {
   }
 };
 
-/// Running sums along lines; calls use(piece, sums) for one piece after another, from the begin or
-/// the end. After that x[piece] is not read any more. Unless `Exact`, of x just the digits that
-/// tf32 has.
-template <bool FromBegin, bool Exact, int Pieces, class Use>
-__device__ void sum_along(const float (&x)[Pieces][4], Use use) {
+/// Running sums along lines; calls use(n8 fragment, sums) for one n8 fragment after another, from
+/// the begin or the end. After that x[n8 fragment] is not read any more. Unless `Exact`, of x just
+/// the digits that tf32 has.
+template <bool FromBegin, bool Exact, int N8, class Use>
+__device__ void sum_along(const float (&x)[N8][4], Use use) {
   const Triangle<FromBegin> triangle;
   const std::uint32_t one = __float_as_int(1.0F);
   float before[4] = {};
 #pragma unroll
-  for (int i = 0; i < Pieces; ++i) {
-    const int piece = FromBegin ? i : Pieces - 1 - i;
-    const PieceAsA a(x[piece]);
+  for (int i = 0; i < N8; ++i) {
+    const int n8 = FromBegin ? i : N8 - 1 - i;
+    const N8AsA a(x[n8]);
     float sums[4];
     multiply_tf32(sums, a.high, triangle.even, triangle.odd, before);
-    if constexpr (Exact) multiply_add_tf32(sums, a.low, triangle.even, triangle.odd);
-    if (i + 1 < Pieces) {
-      multiply_add_tf32(before, a.high, one, one);
-      if constexpr (Exact) multiply_add_tf32(before, a.low, one, one);
+    if constexpr (Exact) mma_tf32(sums, a.low, triangle.even, triangle.odd);
+    if (i + 1 < N8) {
+      mma_tf32(before, a.high, one, one);
+      if constexpr (Exact) mma_tf32(before, a.low, one, one);
     }
-    use(piece, sums);
+    use(n8, sums);
   }
 }
 
 /// Of each of this lane's two rows the number at the patch's own place, in all four lanes.
-template <int Pieces>
-__device__ float2 at_own_place(const float (&x)[Pieces][4], int own) {
+template <int N8>
+__device__ float2 at_own_place(const float (&x)[N8][4], int own) {
   const Lane lane;
   float mine[2] = {};
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
-    for (int tile = 0; tile < Pieces / 2; ++tile)
+    for (int tile = 0; tile < N8 / 2; ++tile)
       if (own == 16 * tile)
         mine[half] = lane.g % 2 ? x[2 * tile + half][2 * half + 1] : x[2 * tile + half][2 * half];
   const int from = lane.g * 4 + lane.g / 2;
@@ -105,32 +105,32 @@ __device__ float2 at_own_place(const float (&x)[Pieces][4], int own) {
 
 /// Gates, less a half, and positions of a warp's patches from their scores, `own` the first one's
 /// place. Behind the line's end Span::suffix has gates 0; else numbers there mean nothing.
-template <class Lines, int Pieces>
-__device__ void make_positions(float (&position)[Pieces][4], float (&gate)[Pieces][4],
-                               const float (&score)[Pieces][4], const Gates<Lines::kLong>& gates,
+template <class Lines, int N8>
+__device__ void make_positions(float (&position)[N8][4], float (&gate)[N8][4],
+                               const float (&score)[N8][4], const Gates<Lines::kLong>& gates,
                                int length, int own) {
   const Lane lane;
 #pragma unroll
-  for (int piece = 0; piece < Pieces; ++piece)
+  for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) gate[piece][e] = gates(score[piece][e]);
+    for (int e = 0; e < 4; ++e) gate[n8][e] = gates(score[n8][e]);
   if (Lines::kSuffix && length < Lines::kLong) {
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
+    for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (piece * 8 + 2 * lane.t + e % 2 >= length) gate[piece][e] = -0.5F;
+        if (n8 * 8 + 2 * lane.t + e % 2 >= length) gate[n8][e] = -0.5F;
   }
-  sum_along<!Lines::kSuffix, true>(gate, [&](int piece, const float(&sums)[4]) {
+  sum_along<!Lines::kSuffix, true>(gate, [&](int n8, const float(&sums)[4]) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) position[piece][e] = sums[e];
+    for (int e = 0; e < 4; ++e) position[n8][e] = sums[e];
   });
   if constexpr (Lines::kSuffix) {
     const float begin = 0.5F * Lines::kLong - lane.t;
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
+    for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) position[piece][e] += begin - (piece * 4 + e % 2 * 0.5F);
+      for (int e = 0; e < 4; ++e) position[n8][e] += begin - (n8 * 4 + e % 2 * 0.5F);
   } else {
     // Sums from the begin, less what comes before the patch: to its right without its own gate, to
     // its left without the other's. Then a half for each step.
@@ -138,14 +138,14 @@ __device__ void make_positions(float (&position)[Pieces][4], float (&gate)[Piece
     const int offset = own + lane.g - 2 * lane.t;
     const float begin = -0.5F * offset;
 #pragma unroll
-    for (int piece = 0; piece < Pieces; ++piece)
+    for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int ahead = piece * 8 + e % 2 - e / 2 * 8;
-        position[piece][e] -= e < 2 ? own_sum.x : own_sum.y;
-        const float nearer = (e < 2 ? own_gate.x : own_gate.y) - gate[piece][e];
-        if (ahead < offset) position[piece][e] += nearer;
-        position[piece][e] += begin + 0.5F * ahead;
+        const int ahead = n8 * 8 + e % 2 - e / 2 * 8;
+        position[n8][e] -= e < 2 ? own_sum.x : own_sum.y;
+        const float nearer = (e < 2 ? own_gate.x : own_gate.y) - gate[n8][e];
+        if (ahead < offset) position[n8][e] += nearer;
+        position[n8][e] += begin + 0.5F * ahead;
       }
   }
 }

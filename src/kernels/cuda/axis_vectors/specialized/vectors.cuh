@@ -17,7 +17,7 @@ namespace sape2::kernels::cuda::axis_vectors::specialized {
 /// What a block makes vectors from: some lines of q and k at a time and a table in shared memory.
 template <class T, class Lines>
 struct Vectors {
-  using Line = float[Lines::kPieces][4];
+  using Line = float[Lines::kN8][4];
   static constexpr int kValueBytes =
       round_up(Lines::kRows * Lines::kValuePitch * 4, kSharedAlignment);
   static constexpr int kBytes = kValueBytes + 2 * Lines::kTileBytes + Lines::kTableBytes;
@@ -37,7 +37,7 @@ struct Vectors {
         block(own_block),
         shared(own_shared),
         // The last table values' row has a gap behind it, where their barrier has its place.
-        tokens{shared + kValueBytes, reinterpret_cast<CopyBarrier*>(shared + kValueBytes) - 1, p,
+        tokens{shared + kValueBytes, reinterpret_cast<Mbarrier*>(shared + kValueBytes) - 1, p,
                block, maps} {
     tokens.prepare();
   }
@@ -61,23 +61,23 @@ struct Vectors {
   /// tokens any more.
   __device__ void make(Line& vector, int line) const {
     const AxisLines& axis = block.axis;
-    const LanePlaces<kHeadSize> places;
+    const LdmatrixOffsets<kHeadSize> offsets;
     const Lane lane;
     __syncthreads();
-    tokens.await((line - block.first_line) / Lines::kLines);
+    tokens.wait((line - block.first_line) / Lines::kLines);
 
     const std::uint32_t rows = warp.first_row * kRow;
     const std::uint32_t q = shared_address(tokens.q(0)), k = shared_address(tokens.k(0));
     {
       Line score, gate;
-      make_scores<T>(score, q + rows + places.a, k + rows - warp.own * kRow + places.b_rows);
+      make_scores<T>(score, q + rows + offsets.a, k + rows - warp.own * kRow + offsets.b_rows);
       make_positions<Lines>(vector, gate, score, gates, axis.length, warp.own);
     }
-    await_stored_boxes();  // of vectors that left from there
+    tma_store_wait();  // of vectors that left from there
     __syncwarp();
     make_values<T, Lines::kWindow, Lines::kValuePitch>(
-        own_values(), (p.first_from_q ? q : k) + rows + places.a,
-        shared_address(table()) + Lines::window(warp.own) * kRow + places.b_rows);
+        own_values(), (p.first_from_q ? q : k) + rows + offsets.a,
+        shared_address(table()) + Lines::window(warp.own) * kRow + offsets.b_rows);
     if (line + Lines::kLines < block.last_line) {
       __syncthreads();
       tokens.load(line + Lines::kLines, 0);
@@ -86,18 +86,18 @@ struct Vectors {
     const float shift = kFloorShift + Lines::origin(warp.own);
     const float* const lane_values = own_values() + lane.g * Lines::kValuePitch;
 #pragma unroll
-    for (int piece = 0; piece < Lines::kPieces; ++piece)
+    for (int n8 = 0; n8 < Lines::kN8; ++n8)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const TablePlace at(vector[piece][e], shift, lane_values + e / 2 * 8 * Lines::kValuePitch);
-        vector[piece][e] = fmaf(at.weight, at.slope, at.below);
+        const TablePlace at(vector[n8][e], shift, lane_values + e / 2 * 8 * Lines::kValuePitch);
+        vector[n8][e] = fmaf(at.weight, at.slope, at.below);
       }
     if (axis.length < Lines::kLong) {
 #pragma unroll
-      for (int piece = 0; piece < Lines::kPieces; ++piece)
+      for (int n8 = 0; n8 < Lines::kN8; ++n8)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          if (piece * 8 + 2 * lane.t + e % 2 >= axis.length) vector[piece][e] = 0.0F;
+          if (n8 * 8 + 2 * lane.t + e % 2 >= axis.length) vector[n8][e] = 0.0F;
     }
   }
 };
