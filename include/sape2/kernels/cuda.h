@@ -2,15 +2,16 @@
 
 #include "sape2/kernels/attention.h"
 #include "sape2/kernels/cope.h"
+#include "sape2/kernels/dispatch.h"
 #include "sape2/kernels/vectors.h"
 
 #include <cstddef>
 #include <string>
 
 /// The kernels on NVIDIA GPUs, compute capability 8.0 and newer. Parameters are those of the CPU
-/// kernels with device pointers; float16 is taken too, and null stands for the usual numbers: gain
-/// 1, gate_scale 1/√head_size, gate_offset 0. Nothing synchronises with the host, so calls may be
-/// captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
+/// kernels with device pointers; float16 is taken too, and null stands for the default numbers:
+/// gain 1, gate_scale 1/√head_size, gate_offset 0. Nothing synchronises with the host, so calls may
+/// be captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
 ///
 /// Each function needs scratch memory on the device, O(tokens · (rows + cols)) a head: ask for the
 /// size, allocate it (aligned to 256 bytes), pass it on. It may be reused once the stream has
@@ -25,11 +26,11 @@ struct Launch {
   std::size_t workspace_bytes = 0;
 };
 
-/// Empty where the fused kernels take these sizes on the current device, else the sentence that
-/// says why not: heads larger than 128, lines of more than 128 patches with stage 1 or distances,
-/// or more shared memory than the device has.
-std::string refusal(const Shape& shape, DType dtype);
-std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t sets);
+/// The current device as dispatch.h sees it.
+Device current_device();
+
+/// refusal() of dispatch.h on it.
+std::string refusal(const Call& call);
 
 // ------------------------------------------------------------------------------------- no bias
 
@@ -73,9 +74,6 @@ void sape2_attention_backward(const AttentionInputs& inputs, const Encoding& enc
                               const Launch& launch);
 
 // ------------------------------------------------------------------------ contextual positions
-
-/// As `refusal`; the table may have any number of rows.
-std::string cope_refusal(const Shape& shape, DType dtype);
 
 /// Scratch is O(tokens · positions) a head where shared memory does not hold the table values, and
 /// backward, beyond 64 tokens, sums of dk and dv for each of a fixed number of blocks.

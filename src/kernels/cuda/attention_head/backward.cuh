@@ -22,6 +22,7 @@
 #include "kernels/cuda/attention_head/vector_gradients.cuh"
 #include "kernels/cuda/common/online_softmax.cuh"
 #include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/host/device.h"
 #include "kernels/cuda/host/params.h"
 
 /// Attention backward, one block per head. Weights, and then the logits' gradients in their place,
@@ -298,7 +299,8 @@ void backward(const BackwardParams& p, BiasForm form, cudaStream_t stream) {
         constexpr GridKind kGrid = decltype(grid)::value;
         const auto start = [&](void (*kernel)(BackwardParams)) {
           launch(kernel, std::int64_t(p.forward.blocks_per_head) * g.heads, {.overlapping = true},
-                 threads_of(kGrid, kSize, p.forward.layout), p.forward.layout.bytes, stream, p);
+                 threads_of(kGrid, kSize, p.forward.layout, is_sm90a()), p.forward.layout.bytes,
+                 stream, p);
         };
         if constexpr (saves_stage1(kGrid, kForm, kSize)) {
           start(backward_saved_kernel<T, kSize, kGrid>);

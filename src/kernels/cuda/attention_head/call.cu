@@ -5,6 +5,7 @@
 #include "kernels/cuda/common/partial_sums.h"
 #include "kernels/cuda/host/arena.h"
 #include "kernels/cuda/host/call.h"
+#include "kernels/cuda/host/device.h"
 #include "kernels/cuda/host/params.h"
 
 #include <algorithm>
@@ -35,14 +36,6 @@ struct BackwardScratch {
   }
 };
 
-/// Without a bias tokens may stand anywhere: in rows of 16, what is left over in front.
-Geometry rows_of_16(Geometry g) {
-  g.cols = 16;
-  g.rows = g.tokens / g.cols;
-  g.prefix = g.tokens % g.cols;
-  return g;
-}
-
 /// One number of each block.
 void add_sum(SumJobs& sums, const float* partials, float* out) {
   SumJob job;
@@ -53,29 +46,24 @@ void add_sum(SumJobs& sums, const float* partials, float* out) {
 
 }  // namespace
 
-Call::Call(const AttentionInputs& in, const Geometry& g)
-    : dtype_(in.dtype), scale_(in.scale), form_(BiasForm::none) {
-  stage_.geometry = rows_of_16(g);
+Call::Call(const AttentionInputs& in, const Geometry& g) : dtype_(in.dtype), form_(BiasForm::none) {
+  stage_.geometry = without_grid(g);
 }
 
 Call::Call(const AttentionInputs& in, const Geometry& g, const AxisVectors& vectors, BiasForm form)
-    : dtype_(in.dtype), scale_(in.scale), form_(form), given_{vectors.x, vectors.y} {
+    : dtype_(in.dtype), form_(form), given_{vectors.x, vectors.y} {
   stage_.geometry = g;
   stage_.sets = static_cast<int>(vectors.sets);
 }
 
 Call::Call(const AttentionInputs& in, const Geometry& g, const Encoding& encoding, BiasForm form)
     : dtype_(in.dtype),
-      scale_(in.scale),
+
       form_(form),
       stage_(axis_vector_params(g, in.q, in.k, encoding)),
       has_tables_(true),
       tables_per_head_(encoding.tables_per_head),
       table_rows_(encoding.positions) {}
-
-bool Call::fits() const {
-  return fits_block(stage_, has_tables_, form_, dtype_, scale_);
-}
 
 ForwardParams Call::forward_params(const AttentionParams& p, bool backward) const {
   const auto& g = stage_.geometry;
@@ -83,10 +71,11 @@ ForwardParams Call::forward_params(const AttentionParams& p, bool backward) cons
                      .stage = stage_,
                      .has_tables = has_tables_,
                      .given = {given_[0], given_[1]},
-                     .layout = make_layout(stage_, has_tables_, form_, backward),
+                     .layout = make_layout(stage_, has_tables_, form_, backward, current_device()),
                      .images = static_cast<int>(g.batch_heads / g.heads)};
   head.attention.geometry = g;
-  head.blocks_per_head = blocks_per_head(g, form_, head.layout, backward);
+  head.blocks_per_head =
+      cuda::head::blocks_per_head(g, form_, head.layout, backward, current_device());
   return head;
 }
 
@@ -97,7 +86,8 @@ Call Call::of_rows_aligned(bool aligned) const {
 }
 
 std::size_t Call::stage1_bytes() const {
-  const auto layout = make_layout(of_rows_aligned(true).stage_, has_tables_, form_, true);
+  const auto layout =
+      make_layout(of_rows_aligned(true).stage_, has_tables_, form_, true, current_device());
   return layout.saves ? stage_.geometry.batch_heads * layout.warps * saved_chunks(layout.grid) *
                             32 * sizeof(uint4)
                       : 0;

@@ -23,9 +23,6 @@ class Call {
   /// Both stages.
   Call(const AttentionInputs& in, const Geometry& g, const Encoding& encoding, BiasForm form);
 
-  /// Whether this call runs one block per head, forward and backward alike.
-  bool fits() const;
-
   /// Bytes that forward can leave to backward; 0: none.
   std::size_t stage1_bytes() const;
   /// Forward needs none. `saved`: whether stage 1 is.
@@ -41,7 +38,6 @@ class Call {
   Call of_rows_aligned(bool aligned) const;
 
   DType dtype_;
-  float scale_;
   BiasForm form_;
   axis_vectors::Params stage_{};
   bool has_tables_ = false;

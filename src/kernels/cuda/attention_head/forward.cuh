@@ -16,6 +16,7 @@
 #include "kernels/cuda/common/online_softmax.cuh"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/attention_calls.h"
+#include "kernels/cuda/host/device.h"
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
 
@@ -270,7 +271,8 @@ void forward(const ForwardParams& p, BiasForm form, cudaStream_t stream) {
       dispatch_grid<kSize, kForm>(p, [&](auto grid) {
         launch(forward_kernel<T, kSize, kForm, decltype(grid)::value>,
                std::int64_t(p.blocks_per_head) * g.heads, {.overlapping = true},
-               threads_of(decltype(grid)::value, kSize, p.layout), p.layout.bytes, stream, p);
+               threads_of(decltype(grid)::value, kSize, p.layout, is_sm90a()), p.layout.bytes,
+               stream, p);
       });
     });
   });

@@ -1,12 +1,15 @@
 #pragma once
 
+#include "sape2/kernels/dispatch.h"
+
 #include "kernels/cuda/axis_vectors/params.h"
-#include "kernels/cuda/common/element.cuh"
-#include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/common/tile_layout.h"
+#include "kernels/cuda/host/host_device.h"
 #include "kernels/cuda/host/params.h"
 
-/// Small grids: a block of threads holds a whole head, and nothing between inputs and outputs
-/// leaves the chip but saved stage 1. Here: for which sizes, and what lies where in shared memory.
+/// Small grids: one block holds a whole (image, head), and nothing between inputs and outputs
+/// leaves the chip but saved stage 1. Here, in plain C++: for which sizes, and the layout of shared
+/// memory.
 namespace sape2::kernels::cuda::head {
 
 /// Grids that kernels are compiled for, with one pair of tables in the two named settings: up to 8,
@@ -14,23 +17,23 @@ namespace sape2::kernels::cuda::head {
 /// Those of up to 16 serve calls without a bias too.
 enum class GridKind : std::uint8_t { any, up_to_8, up_to_12, up_to_16, seven, eight, fourteen };
 
-__host__ __device__ constexpr bool is_exact(GridKind grid) {
+SAPE2_HOST_DEVICE constexpr bool is_exact(GridKind grid) {
   return grid == GridKind::seven || grid == GridKind::eight || grid == GridKind::fourteen;
 }
 
 /// Patches of the longest line; of every line where the grid is exact.
-__host__ __device__ constexpr int longest_line(GridKind grid) {
+SAPE2_HOST_DEVICE constexpr int longest_line(GridKind grid) {
   constexpr int kPatches[] = {0, 8, 12, 16, 7, 8, 14};
   return kPatches[static_cast<int>(grid)];
 }
 
-__host__ __device__ constexpr bool is_small(GridKind grid) {
+SAPE2_HOST_DEVICE constexpr bool is_small(GridKind grid) {
   return grid != GridKind::any && longest_line(grid) <= 8;
 }
 
 /// Whether there is a kernel for this form and heads of this size too: the common ones, as
 /// each takes seconds to compile.
-__host__ __device__ constexpr bool is_compiled(GridKind grid, BiasForm form, int head_size) {
+SAPE2_HOST_DEVICE constexpr bool is_compiled(GridKind grid, BiasForm form, int head_size) {
   if (form == BiasForm::none) return grid == GridKind::up_to_16 && head_size == 64;
   if (form == BiasForm::distance_pair) return false;
   if (grid == GridKind::fourteen) return head_size == 64;
@@ -38,35 +41,35 @@ __host__ __device__ constexpr bool is_compiled(GridKind grid, BiasForm form, int
 }
 
 /// Slots of a row of a compiled grid.
-__host__ __device__ constexpr int row_width(GridKind grid) {
+SAPE2_HOST_DEVICE constexpr int row_width(GridKind grid) {
   return grid == GridKind::up_to_12 ? 12 : longest_line(grid) <= 8 ? 8 : 16;
 }
 
 /// Weights and gradients have a square each where that costs no block its place, which saves
 /// waiting.
-__host__ __device__ constexpr bool has_two_squares(GridKind grid, int head_size) {
+SAPE2_HOST_DEVICE constexpr bool has_two_squares(GridKind grid, int head_size) {
   return is_small(grid) && is_exact(grid) && head_size == 64;
 }
 
 /// Whether a warp makes a column's scores for everybody.
-__host__ __device__ constexpr bool shares_scores(GridKind grid) {
+SAPE2_HOST_DEVICE constexpr bool shares_scores(GridKind grid) {
   return grid != GridKind::any && longest_line(grid) > 8;
 }
 
 /// Whether a block of the largest such grid has its multiprocessor to itself, so that nobody works
 /// while it waits.
-__host__ __device__ constexpr bool is_alone(GridKind grid, int head_size) {
+SAPE2_HOST_DEVICE constexpr bool is_alone(GridKind grid, int head_size) {
   return head_size == 64 && (grid == GridKind::fourteen || grid == GridKind::up_to_16);
 }
 
 /// Whether forward leaves what stage 1 makes to backward. Rows that are not aligned take the
 /// general kernels, which keep and round alike.
-__host__ __device__ constexpr bool saves_stage1(GridKind grid, BiasForm form, int head_size) {
+SAPE2_HOST_DEVICE constexpr bool saves_stage1(GridKind grid, BiasForm form, int head_size) {
   return form == BiasForm::direct && is_alone(grid, head_size);
 }
 
 /// The span that goes with a form in the named settings.
-__host__ __device__ constexpr Span specialized_span(BiasForm form) {
+SAPE2_HOST_DEVICE constexpr Span specialized_span(BiasForm form) {
   return form == BiasForm::direct ? Span::between : Span::suffix;
 }
 
@@ -110,12 +113,12 @@ struct Layout {
   bool saves;   // backward reads saved stage 1: q and v change places from image to image
 
   /// Where the barrier begins.
-  __host__ __device__ constexpr int split_barrier() const { return tokens + slots * 2; }
+  SAPE2_HOST_DEVICE constexpr int split_barrier() const { return tokens + slots * 2; }
   /// The grid row and column of a slot of the grid.
-  __host__ __device__ constexpr int row_of(int slot) const {
+  SAPE2_HOST_DEVICE constexpr int row_of(int slot) const {
     return row_width == 12 ? slot / 12 : row_width == 16 ? slot / 16 : slot / 8;
   }
-  __host__ __device__ constexpr int column_of(int slot) const {
+  SAPE2_HOST_DEVICE constexpr int column_of(int slot) const {
     return row_width == 12 ? slot % 12 : slot & (row_width - 1);
   }
 };
@@ -130,12 +133,12 @@ inline constexpr int kScratchNumbers = 2;
 
 /// chunks of 16 bytes that forward keeps of each line, one for two entries; see
 /// attention_head/lines_saved.cuh.
-__host__ __device__ constexpr int saved_chunks(GridKind grid) {
+SAPE2_HOST_DEVICE constexpr int saved_chunks(GridKind grid) {
   return longest_line(grid) / 2;
 }
 
 /// Entries of a line that backward keeps in scratch memory.
-__host__ __device__ constexpr int scratch_entries(GridKind grid, const Geometry& g) {
+SAPE2_HOST_DEVICE constexpr int scratch_entries(GridKind grid, const Geometry& g) {
   return grid != GridKind::any ? longest_line(grid) : g.rows > g.cols ? g.rows : g.cols;
 }
 
@@ -166,7 +169,7 @@ struct Sizes {
 };
 
 /// Those of an exact grid.
-__host__ __device__ constexpr Sizes exact_sizes(GridKind grid, BiasForm form, int head_size) {
+SAPE2_HOST_DEVICE constexpr Sizes exact_sizes(GridKind grid, BiasForm form, int head_size) {
   const int side = longest_line(grid);
   const int positions = form == BiasForm::direct ? 2 * side - 1 : side + 1;
   return {side <= 8 ? 8 : 16, side, 0, head_size, {positions, positions}, 1};
@@ -178,7 +181,7 @@ inline constexpr int kLinesRow = 144;
 /// Hands out shared memory.
 struct Places {
   int used = 0;
-  __host__ __device__ constexpr int take(int bytes) {
+  SAPE2_HOST_DEVICE constexpr int take(int bytes) {
     const int begin = used;
     used += round_up(bytes, 128);
     return begin;
@@ -187,11 +190,10 @@ struct Places {
 
 /// Known to the compiler where the sizes are. `reload`, `keeps`: backward, see there. `ahead`:
 /// forward, how many of k and v have a place for the next image's, too.
-__host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, GridKind grid,
-                                                 bool backward, bool reload, bool saves,
-                                                 int ahead) {
+SAPE2_HOST_DEVICE constexpr Layout make_layout(const Sizes& s, BiasForm form, GridKind grid,
+                                               bool backward, bool reload, bool saves, int ahead) {
   const bool two_squares = has_two_squares(grid, s.head_size), shared_scores = shares_scores(grid);
-  using Rows = Tile<Bf16>;  // any 16-bit type
+  using Rows = TileLayout<2>;
   const bool distance = form == BiasForm::distance || form == BiasForm::distance_pair;
   Layout l{};
   l.grid = grid;
@@ -275,29 +277,32 @@ __host__ __device__ constexpr Layout make_layout(const Sizes& s, BiasForm form, 
 /// Heads of fourteen rows fit into a block's 227 KB backward without q and v at once, or without
 /// lines; forward with another k, and another v where the distance form's shorter tables leave
 /// room.
-__host__ __device__ constexpr Layout exact_layout(GridKind grid, BiasForm form, int head_size,
-                                                  bool backward, bool saves) {
+SAPE2_HOST_DEVICE constexpr Layout exact_layout(GridKind grid, BiasForm form, int head_size,
+                                                bool backward, bool saves) {
   const bool large = grid == GridKind::fourteen, distance = form == BiasForm::distance;
   const int ahead = !large || backward ? 0 : distance ? 2 : 1;
   return make_layout(exact_sizes(grid, form, head_size), form, grid, backward,
                      backward && large && !saves, backward && saves, ahead);
 }
 
-/// `stage`: without tables only `geometry` and `sets` count. `bytes` is 0 where a head does not
-/// fit.
-Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm form,
-                   bool backward);
+/// `stage`: without tables only `geometry` and `sets` count. `bytes` is 0 if a head does not fit.
+Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm form, bool backward,
+                   const Device& device);
 
-/// Whether calls of these sizes run one block per head, forward and backward alike.
-bool fits_block(const axis_vectors::Params& stage, bool has_tables, BiasForm form, DType dtype,
-                float scale);
+/// Without a bias tokens may stand anywhere: in rows of 16, what is left over in front.
+Geometry without_grid(Geometry g);
 
-/// Threads of a block of the kernel for `grid`: a warp for sixteen slots, or whole warpgroups where
-/// products are theirs.
-int threads_of(GridKind grid, int head_size, const Layout& layout);
+/// Null if calls of these sizes run one block per head, forward and backward alike; else why not.
+const char* why_not(const axis_vectors::Params& stage, bool has_tables, BiasForm form, DType dtype,
+                    float scale, const Device& device);
+
+/// Threads of a block of the kernel for `grid`: a warp for sixteen slots, or whole warpgroups with
+/// wgmma.
+int threads_of(GridKind grid, int head_size, const Layout& layout, bool sm90a);
 
 /// Blocks for each of the heads, which share its images among them: as many as the device holds at
 /// once.
-int blocks_per_head(const Geometry& g, BiasForm form, const Layout& layout, bool backward);
+int blocks_per_head(const Geometry& g, BiasForm form, const Layout& layout, bool backward,
+                    const Device& device);
 
 }  // namespace sape2::kernels::cuda::head

@@ -7,7 +7,7 @@
 #include "kernels/cuda/attention_sm80/direct_bias.cuh"
 #include "kernels/cuda/attention_sm80/distance_bias.cuh"
 #include "kernels/cuda/attention_sm80/kernels.h"
-#include "kernels/cuda/attention_sm90/kernels.h"
+#include "kernels/cuda/attention_sm80/smem.h"
 #include "kernels/cuda/common/block_sum.cuh"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/online_softmax.cuh"
@@ -22,9 +22,6 @@
 /// sums.
 namespace sape2::kernels::cuda::sm80 {
 
-/// Narrow tiles: three blocks then share a multiprocessor and hide each other's waits.
-inline constexpr int kBackwardColumns = 32;
-
 template <class T, int HeadSize, BiasForm Form>
 inline constexpr int kBackwardBlocks = kIsFp32<T> || HeadSize > 64 ? 1
                                        : kIsDistance<Form>         ? 2
@@ -33,19 +30,6 @@ inline constexpr int kBackwardBlocks = kIsFp32<T> || HeadSize > 64 ? 1
 /// Queries along rows meet grid columns where the bias is direct.
 template <BiasForm Form, bool KeysAlongRows, int Columns>
 using BackwardColumnsOf = typename ColumnsOf<KeysAlongRows ? BiasForm::none : Form, Columns>::Type;
-
-template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
-int backward_shared_bytes(const AttentionParams& p) {
-  constexpr int kColumns = kBackwardColumns;
-  using Columns = BackwardColumnsOf<Form, KeysAlongRows, kColumns>;
-  int bytes = kSharedAlignment + 2 * Tile<T>::bytes(kRowTile, HeadSize) +
-              2 * TilePair<T>::bytes(kColumns, HeadSize) + 6 * kColumns * 4 +
-              ColumnTokens<Columns, kColumns>::bytes();
-  if constexpr (kIsDistance<Form>) bytes += BiasOf<T, kColumns / 8, Form>::bytes(p.vectors);
-  if constexpr (Form == BiasForm::direct && KeysAlongRows)
-    bytes += DirectColumns<T, kColumns / 8>::bytes();
-  return bytes;
-}
 
 template <class T, int HeadSize, BiasForm Form, bool KeysAlongRows>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<T, HeadSize, Form>)
@@ -278,17 +262,16 @@ void launch_backward(const AttentionBackwardParams& p, cudaStream_t stream) {
   const std::int64_t blocks = g.batch_heads * (g.padded_tokens / kRowTile);
   const int width = v.width_x > v.width_y ? v.width_x : v.width_y;
   const int parts = kIsDistance<Form> ? v.sets * ((width + 63) / 64) : 1;
+  const SmemSizes sizes{sizeof(T), HeadSize, Form, v.width_x, v.width_y};
   launch(backward_kernel<T, HeadSize, Form, false>, blocks, parts, kThreads,
-         backward_shared_bytes<T, HeadSize, Form, false>(p.forward), stream, p);
+         backward_smem_bytes(sizes, false), stream, p);
   launch(backward_kernel<T, HeadSize, Form, true>, blocks, parts, kThreads,
-         backward_shared_bytes<T, HeadSize, Form, true>(p.forward), stream, p);
+         backward_smem_bytes(sizes, true), stream, p);
 }
 
 template <class T>
 void backward(const AttentionBackwardParams& p, BiasForm form, cudaStream_t stream,
               const BackwardContinuation& continuation) {
-  if constexpr (!kIsFp32<T>)
-    if (sm90::backward<T>(p, form, stream, continuation)) return;
   dispatch_head_size<T>(p.forward.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/attention_sm80/smem.h"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/params.h"
 
@@ -78,7 +79,9 @@ struct GridColumns {
 template <class Columns, int Width>
 struct ColumnTokens {
   static constexpr bool kLooksAhead = std::is_same_v<Columns, GridColumns<Width>>;
-  __host__ __device__ static constexpr int bytes() { return kLooksAhead ? 3 * Width * 4 : 0; }
+  __host__ __device__ static constexpr int bytes() {
+    return column_token_bytes(kLooksAhead, Width);
+  }
 
   const Columns& columns;
   int* ahead;

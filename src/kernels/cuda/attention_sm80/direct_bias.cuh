@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/attention_sm80/columns.cuh"
+#include "kernels/cuda/attention_sm80/smem.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/params.h"
@@ -182,10 +183,10 @@ struct DirectRowGradients {
 /// laid out in shared memory as (place, query), for just the places this block's keys stand at.
 template <class T, int N8>
 struct DirectColumns {
-  static constexpr int kPitch = N8 * 8 + 8;
-  static constexpr int kMaxPlaces = kRowTile + 3;
-  static constexpr int kBuffer = (kMaxPlaces + 1) * kPitch;
-  __host__ __device__ static int bytes() { return kSharedAlignment + 2 * kBuffer * 4; }
+  using Smem = DirectColumnsSmem;
+  static constexpr int kPitch = Smem::pitch(N8 * 8);
+  static constexpr int kMaxPlaces = Smem::kMostPlaces;
+  static constexpr int kBuffer = Smem::buffer(N8 * 8);
 
   float* buffers;  // two of (places + 1, kPitch)
   const T* x;

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/arch/wgmma.cuh"
+#include "kernels/cuda/attention_sm80/smem.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/params.h"
@@ -39,9 +40,7 @@ struct CenteredTiles {
   float row_norm[2];
 
   __host__ __device__ static int bytes(int width) {
-    return round_up(
-        Tile<T>::bytes(kRowTile, width) + TilePair<T>::bytes(N8 * 8, width) + 2 * N8 * 8 * 4,
-        kSharedAlignment);
+    return centered_bytes<sizeof(T)>(N8 * 8, width);
   }
   __device__ Tile<T> rows() const { return {shared, kRowTile, width}; }
   __device__ Tile<T> columns(int buffer) const {
@@ -115,10 +114,6 @@ struct DistanceTiles {
   using Tiles = CenteredTiles<T, N8>;
   Tiles axes[Sets][2];
   int prefix;
-
-  __host__ __device__ static int bytes(const VectorBuffers& v) {
-    return kSharedAlignment + Sets * (Tiles::bytes(v.width_x) + Tiles::bytes(v.width_y));
-  }
 
   __device__ DistanceTiles(const AttentionParams& p, std::int64_t batch_head, int first_row,
                            int row, unsigned char* shared)

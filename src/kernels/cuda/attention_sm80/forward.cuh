@@ -5,7 +5,7 @@
 #include "kernels/cuda/attention_sm80/bias.cuh"
 #include "kernels/cuda/attention_sm80/columns.cuh"
 #include "kernels/cuda/attention_sm80/kernels.h"
-#include "kernels/cuda/attention_sm90/kernels.h"
+#include "kernels/cuda/attention_sm80/smem.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/online_softmax.cuh"
 #include "kernels/cuda/common/tile.cuh"
@@ -16,21 +16,11 @@
 namespace sape2::kernels::cuda::sm80 {
 
 template <class T, int HeadSize, BiasForm Form>
-inline constexpr int kForwardColumns = kIsDistance<Form> || (kIsFp32<T> && HeadSize > 64) ? 32 : 64;
+inline constexpr int kForwardColumns = forward_columns(sizeof(T), HeadSize, Form);
 
 /// Three blocks share a multiprocessor and hide each other's waits.
 template <class T, int HeadSize>
 inline constexpr int kForwardBlocks = kIsFp32<T> || HeadSize > 64 ? 1 : 3;
-
-template <class T, int HeadSize, BiasForm Form>
-int forward_shared_bytes(const AttentionParams& p) {
-  constexpr int kColumns = kForwardColumns<T, HeadSize, Form>;
-  using Columns = typename ColumnsOf<Form, kColumns>::Type;
-  int bytes = kSharedAlignment + Tile<T>::bytes(kRowTile, HeadSize) +
-              2 * TilePair<T>::bytes(kColumns, HeadSize) + ColumnTokens<Columns, kColumns>::bytes();
-  if constexpr (kIsDistance<Form>) bytes += BiasOf<T, kColumns / 8, Form>::bytes(p.vectors);
-  return bytes;
-}
 
 template <class T, int HeadSize, BiasForm Form>
 __global__ void __launch_bounds__(kThreads, kForwardBlocks<T, HeadSize>)
@@ -147,14 +137,13 @@ template <class T, int HeadSize, BiasForm Form>
 void launch_forward(const AttentionParams& p, cudaStream_t stream) {
   const std::int64_t blocks = p.geometry.batch_heads * (p.geometry.padded_tokens / kRowTile);
   launch(forward_kernel<T, HeadSize, Form>, blocks, 1, kThreads,
-         forward_shared_bytes<T, HeadSize, Form>(p), stream, p);
+         forward_smem_bytes({sizeof(T), HeadSize, Form, p.vectors.width_x, p.vectors.width_y}),
+         stream, p);
 }
 
 /// The kernel for a head size (padded to the next compiled one) and a form of bias.
 template <class T>
 void forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
-  if constexpr (!kIsFp32<T>)
-    if (sm90::forward<T>(p, form, stream)) return;
   dispatch_head_size<T>(p.geometry.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     switch (form) {

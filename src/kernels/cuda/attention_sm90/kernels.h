@@ -7,9 +7,8 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-/// Attention on Hopper: tiles come through TMA, products through warpgroups. For 16-bit
-/// types, heads of up to 64 and vectors of up to 64 numbers in the distance form; the kernels of
-/// attention_sm80/forward.cuh and attention_sm80/backward.cuh take everything else.
+/// Attention on sm_90a: tiles come by TMA, products are wgmma's. host/dispatch.cpp says which calls
+/// these kernels serve; those of attention_sm80 take the others.
 namespace sape2::kernels::cuda::sm90 {
 
 struct ForwardParams {
@@ -54,7 +53,7 @@ struct BackwardParams {
 /// Tiles' slots along columns, as many as along rows.
 inline constexpr int kTileColumns = 64;
 
-/// Each returns false, having done nothing, where these kernels do not serve.
+/// Each returns false, having done nothing, if a tensor cannot be described to TMA.
 template <class T>
 bool forward(const AttentionParams& p, BiasForm form, cudaStream_t stream);
 template <class T>

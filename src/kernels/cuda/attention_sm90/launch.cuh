@@ -13,19 +13,14 @@
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/call.h"
 #include "kernels/cuda/host/device.h"
+#include "kernels/cuda/host/geometry.h"
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
 #include "kernels/cuda/host/tensor_map.h"
 
-/// Whether the streaming kernels serve a call, and how they are started.
+/// How the sm_90 kernels are started: tensor maps for TMA, and the variant for the sizes at hand.
+/// Which calls they serve is said in host/dispatch.cpp.
 namespace sape2::kernels::cuda::sm90 {
-
-inline bool serves(const AttentionParams& p, BiasForm form) {
-  const auto& g = p.geometry;
-  const auto& v = p.vectors;
-  return g.aligned && g.head_size <= 64 && g.batch_heads > 0 && form != BiasForm::distance_pair &&
-         (form == BiasForm::distance ? v.width_x <= 64 && v.width_y <= 64 : p.scale > 0.0F);
-}
 
 /// Boxes of the tiles that `columns` names, of their prefix tokens too.
 template <class T>
@@ -133,7 +128,6 @@ inline int spread_evenly(std::int64_t blocks, int bytes) {
 
 template <class T, BiasForm Form>
 bool forward_as(const AttentionParams& p, cudaStream_t stream) {
-  if (!is_sm90a()) return false;
   const auto& g = p.geometry;
   const auto& v = p.vectors;
   ForwardParams s{};
@@ -202,7 +196,6 @@ inline TileStride tile_stride(const Geometry& g, std::int64_t blocks) {
 template <class T, BiasForm Form>
 bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream,
                  const BackwardContinuation& continuation) {
-  if (!is_sm90a()) return false;
   const auto& f = p.forward;
   const auto& g = f.geometry;
   const auto& v = f.vectors;
@@ -282,7 +275,6 @@ bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream,
 
 template <class T>
 bool forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
-  if (!serves(p, form)) return false;
   if (form == BiasForm::none) return forward_as<T, BiasForm::none>(p, stream);
   if (form == BiasForm::direct) return forward_as<T, BiasForm::direct>(p, stream);
   return forward_as<T, BiasForm::distance>(p, stream);
@@ -291,7 +283,6 @@ bool forward(const AttentionParams& p, BiasForm form, cudaStream_t stream) {
 template <class T>
 bool backward(const AttentionBackwardParams& p, BiasForm form, cudaStream_t stream,
               const BackwardContinuation& continuation) {
-  if (!serves(p.forward, form)) return false;
   if (form == BiasForm::none) return backward_as<T, BiasForm::none>(p, stream, continuation);
   if (form == BiasForm::direct) return backward_as<T, BiasForm::direct>(p, stream, continuation);
   return backward_as<T, BiasForm::distance>(p, stream, continuation);

@@ -1,8 +1,7 @@
 #pragma once
 
+#include "kernels/cuda/host/host_device.h"
 #include "kernels/cuda/host/params.h"
-
-#include <cuda_runtime.h>
 
 namespace sape2::kernels::cuda::sm90 {
 
@@ -24,13 +23,13 @@ struct KeyTiling {
     int part, first_row;
     bool in_grid;
   };
-  __host__ __device__ Place place(int tile) const {
+  SAPE2_HOST_DEVICE Place place(int tile) const {
     if (tile >= grid_tiles) return {tile - grid_tiles, 0, false};
     const int part = parts == 1 ? 0 : tiles_per_part == 1 ? tile : tile / tiles_per_part;
     return {part, (tile - part * tiles_per_part) * rows_per_tile, true};
   }
   /// Goes on to the next tile; the first one's place is {0, 0, true}.
-  __host__ __device__ void advance(Place& at) const {
+  SAPE2_HOST_DEVICE void advance(Place& at) const {
     if (!at.in_grid) {
       ++at.part;
       return;
@@ -41,7 +40,7 @@ struct KeyTiling {
     if (++at.part == parts) at = {0, 0, false};
   }
   /// The token in a slot of a tile; −1 where there is none, as beyond the last slot.
-  __host__ __device__ int token(const Place& at, int slot) const {
+  SAPE2_HOST_DEVICE int token(const Place& at, int slot) const {
     if (!at.in_grid) {
       const int token = at.part * width + slot;
       return slot < width && token < prefix ? token : -1;
@@ -51,7 +50,7 @@ struct KeyTiling {
     return prefix + (at.first_row + y) * across + x;
   }
   /// Whether every slot of a tile has a token.
-  __host__ __device__ bool full(const Place& at) const {
+  SAPE2_HOST_DEVICE bool full(const Place& at) const {
     if (!at.in_grid) return (at.part + 1) * width <= prefix;
     return rows_per_tile * part_width == width && (at.part + 1) * part_width <= across &&
            at.first_row + rows_per_tile <= down;
@@ -100,7 +99,7 @@ struct SquareTiling {
     int row, column;  // of the first key; column: of prefix tokens the number
     bool in_grid;
   };
-  __host__ __device__ Place place(int tile) const {
+  SAPE2_HOST_DEVICE Place place(int tile) const {
     if (tile >= grid_tiles) return {0, (tile - grid_tiles) * kSide * kSide, false};
     const int down = unsigned(tile) / unsigned(across);
     return {down * kSide, (tile - down * across) * kSide, true};

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/axis_vectors/params.h"
+#include "kernels/cuda/axis_vectors/smem.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/launch.h"
@@ -35,11 +36,7 @@ __device__ float sigmoid(float x) {
   }
 }
 
-/// Of the table's reachable rows a patch at place `own` of its line reaches a window: so many, from
-/// window_first on.
-__host__ __device__ inline int window_rows(const AxisLines& axis) {
-  return axis.positions <= axis.length ? axis.positions : axis.length + (axis.origin == 0);
-}
+/// Where the window of a patch at place `own` of its line begins.
 __device__ inline int window_first(const AxisLines& axis, int own) {
   return max(axis.origin - own, 0);
 }
@@ -219,14 +216,6 @@ __device__ void clear_unused(const Geometry& g, Number* vectors, int width) {
     const int token = place < g.prefix ? place : g.tokens + place - g.prefix;
     vectors[std::int64_t(token) * width + i % width] = narrow<Number>(0.0F);
   }
-}
-
-/// Row pitches of the float32 scratch, odd so that neighbouring rows fall into different banks.
-__host__ __device__ inline int line_pitch(const AxisLines& axis) {
-  return axis.length | 1;
-}
-__host__ __device__ inline int table_pitch(const AxisLines& axis) {
-  return (window_rows(axis) + 1) | 1;
 }
 
 /// Calls use(integral_constant) with the compiled head size; stage 1 is small, so there are two.

@@ -1,8 +1,7 @@
 #pragma once
 
+#include "kernels/cuda/host/host_device.h"
 #include "kernels/cuda/host/params.h"
-
-#include <cuda_runtime.h>
 
 /// Stage 1 works along lines: the rows of the grid for the x axis, its columns for the y axis.
 namespace sape2::kernels::cuda::axis_vectors {
@@ -23,9 +22,9 @@ struct AxisLines {
   int cluster;                       // blocks that add their sums up before they are stored
 
   /// How many of each partial sum a head has.
-  __host__ __device__ int partial_sums() const { return chunks / cluster; }
+  SAPE2_HOST_DEVICE int partial_sums() const { return chunks / cluster; }
   /// The token of row `row` of group `index`; −1 where there is none.
-  __host__ __device__ int token(const Geometry& g, int index, int row) const {
+  SAPE2_HOST_DEVICE int token(const Geometry& g, int index, int row) const {
     const int in_group = row / line_rows, place = row - in_group * line_rows;
     const int line = index * group + in_group;
     if (place >= length || line >= lines) return -1;
@@ -65,12 +64,12 @@ struct VectorPlaces {
   bool fp32;
   bool add_sets;  // there is one set, the sum of all (their gradients are then the same)
 
-  __host__ __device__ int pitch(const AxisLines& axis, int index) const {
+  SAPE2_HOST_DEVICE int pitch(const AxisLines& axis, int index) const {
     return plain ? axis.length : widths[index];
   }
   /// The element a token's vector begins at.
-  __host__ __device__ std::int64_t place(const Geometry& g, const AxisLines& axis, int index,
-                                         int set, std::int64_t batch_head, int token) const {
+  SAPE2_HOST_DEVICE std::int64_t place(const Geometry& g, const AxisLines& axis, int index, int set,
+                                       std::int64_t batch_head, int token) const {
     const std::int64_t head = add_sets ? batch_head : set * g.batch_heads + batch_head;
     return (head * (plain ? g.tokens - g.prefix : g.padded_tokens) + token -
             (plain ? g.prefix : 0)) *
@@ -93,10 +92,5 @@ struct BackwardParams {
   float* dgate_scale[2];  // by axis: (clusters) partial sums, or null
   float* dgate_offset[2];
 };
-
-template <class T>
-void forward(const ForwardParams& p, cudaStream_t stream);
-template <class T>
-void backward(const BackwardParams& p, cudaStream_t stream);
 
 }  // namespace sape2::kernels::cuda::axis_vectors

@@ -3,18 +3,10 @@
 #include "sape2/kernels/types.h"
 
 #include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/common/tile_layout.h"
 
 /// Matrices in shared memory, and how rows of a tensor come into them.
 namespace sape2::kernels::cuda {
-
-/// One block: four warps, each with 16 rows of a 64-row tile.
-inline constexpr int kThreads = 128;
-inline constexpr int kWarps = 4;
-inline constexpr int kRowTile = 64;
-
-__host__ __device__ constexpr int round_up(int value, int multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 /// (rows, columns) in shared memory, in chunks of 16 bytes. 16-bit tiles whose width is a multiple
 /// of 64 are swizzled: panels of 64 columns, the chunks of a row exchanged by the row's number;
@@ -26,15 +18,14 @@ struct Tile {
 
   static constexpr int kPerChunk = 16 / sizeof(T);
 
+  using Layout = TileLayout<sizeof(T)>;
   __host__ __device__ static constexpr bool swizzled(int columns) {
-    return !kIsFp32<T> && columns % 64 == 0;
+    return Layout::swizzled(columns);
   }
   __host__ __device__ static constexpr int bytes(int rows, int columns) {
-    return rows * (swizzled(columns) ? columns * 2 : pitch(columns));
+    return Layout::bytes(rows, columns);
   }
-  __host__ __device__ static constexpr int pitch(int columns) {
-    return kIsFp32<T> ? columns * 4 + 32 : round_up(columns * 2, 32) + 16;
-  }
+  __host__ __device__ static constexpr int pitch(int columns) { return Layout::pitch(columns); }
 
   __device__ unsigned char* chunk(int row, int index) const {
     if (swizzled(columns)) return data + (index / 8 * rows + row) * 128 + ((index ^ row) % 8) * 16;
@@ -59,8 +50,6 @@ struct TilePair {
   }
 };
 
-/// Shared memory begins at a multiple of this, which swizzled tiles count on.
-inline constexpr int kSharedAlignment = 1024;
 __device__ inline unsigned char* aligned_shared(unsigned char* shared) {
   const auto address = reinterpret_cast<std::uintptr_t>(shared);
   return shared + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;

@@ -7,6 +7,7 @@
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/cope/gradients.cuh"
 #include "kernels/cuda/cope/kernels.h"
+#include "kernels/cuda/cope/smem.h"
 #include "kernels/cuda/cope/steps.cuh"
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
@@ -16,22 +17,6 @@
 /// found beforehand, from the last to the first. A block adds up its own dk, dv and table
 /// gradients, so there are no atomics and one order of sums.
 namespace sape2::kernels::cuda::cope {
-
-/// For the steps, then for the gradients of logits; in float32 first for the table, too.
-template <class T, int HeadSize>
-constexpr int kExchangeBytes = [] {
-  const int steps = kRowTile * kStepPitch * 8, table = Tile<T>::bytes(kRowTile, HeadSize);
-  return kIsFp32<T> && table > steps ? table : steps;
-}();
-
-/// In 16 bits there is room for the table beside everything else.
-template <class T>
-constexpr bool kTableApart = !kIsFp32<T>;
-
-template <class T, int HeadSize>
-constexpr int kCopeBackwardBytes =
-    kSharedAlignment + (kTableApart<T> ? 5 : 4) * Tile<T>::bytes(kRowTile, HeadSize) +
-    Tile<T>::bytes(kRowTile, kRowTile) + kExchangeBytes<T, HeadSize> + kRowTile * 4;
 
 template <class T, int HeadSize>
 __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
@@ -53,13 +38,14 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
     return tile;
   };
   const Tile<T> queries = take_tile(), douts = take_tile(), keys = take_tile();
-  const Tile<T> contents = take_tile(), table_apart = kTableApart<T> ? take_tile() : queries;
+  const Tile<T> contents = take_tile(),
+                table_apart = table_is_apart(sizeof(T)) ? take_tile() : queries;
   const Tile<T> weights{next, kRowTile, kRowTile};
   next += Tile<T>::bytes(kRowTile, kRowTile);
   float2* const steps = reinterpret_cast<float2*>(next);
-  const Tile<T> table = kTableApart<T> ? table_apart : Tile<T>{next, kRowTile, HeadSize};
+  const Tile<T> table = table_is_apart(sizeof(T)) ? table_apart : Tile<T>{next, kRowTile, HeadSize};
   const Tile<T> dlogits{next, kRowTile, kRowTile};
-  next += kExchangeBytes<T, HeadSize>;
+  next += exchange_bytes(sizeof(T), kTileBytes);
   float* const delta = reinterpret_cast<float*>(next);
   const std::int64_t block_values = std::int64_t(blockIdx.x) * kRowTile * cope.pitch;
   float* const values = cope.values == nullptr ? delta + kRowTile : cope.values + block_values;
@@ -76,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
     __syncwarp();
   };
 
-  const bool resident = kTableApart<T> && cope.positions <= kRowTile;
+  const bool resident = table_is_apart(sizeof(T)) && cope.positions <= kRowTile;
   if (resident) load_table<T, HeadSize>(table, cope, 0, g.head_size);
   bool table_begun = false;
   const std::int64_t units = g.batch_heads * params.chunks;
@@ -284,22 +270,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-int backward_smem_bytes(int head_size) {
-  int bytes = 0;
-  dispatch_head_size<T>(head_size,
-                        [&](auto size) { bytes = kCopeBackwardBytes<T, decltype(size)::value>; });
-  return bytes;
-}
-
-template <class T>
 void backward(const BackwardParams& p, int blocks, cudaStream_t stream) {
   const auto& g = p.attention.forward.geometry;
   const int sets = g.padded_tokens > kRowTile ? 2 : 1;  // of numbers a table row
   const int values = p.cope.values == nullptr ? sets * value_bytes(p.cope.pitch) : 0;
   dispatch_head_size<T>(g.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
-    launch(backward_kernel<T, kSize>, blocks, 1, kThreads, kCopeBackwardBytes<T, kSize> + values,
-           stream, p);
+    launch(backward_kernel<T, kSize>, blocks, 1, kThreads,
+           backward_smem_bytes<sizeof(T)>(kSize) + values, stream, p);
     if (p.chunks == 1) return;
     const std::int64_t elements = g.batch_heads * g.tokens * g.head_size;
     launch(cope_keys_kernel<T, kSize>, (elements + kThreads - 1) / kThreads, 2, kThreads, 0, stream,

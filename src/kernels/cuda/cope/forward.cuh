@@ -5,6 +5,7 @@
 #include "kernels/cuda/common/online_softmax.cuh"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/cope/kernels.h"
+#include "kernels/cuda/cope/smem.h"
 #include "kernels/cuda/cope/steps.cuh"
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
@@ -12,9 +13,6 @@
 /// A block takes 64 queries of one head and walks over the keys from the last to the first: the
 /// positions are sums from the end.
 namespace sape2::kernels::cuda::cope {
-
-template <class T, int HeadSize>
-constexpr int kCopeForwardBytes = kSharedAlignment + 4 * Tile<T>::bytes(kRowTile, HeadSize);
 
 template <class T, int HeadSize>
 __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
@@ -92,21 +90,13 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
 }
 
 template <class T>
-int forward_smem_bytes(int head_size) {
-  int bytes = 0;
-  dispatch_head_size<T>(head_size,
-                        [&](auto size) { bytes = kCopeForwardBytes<T, decltype(size)::value>; });
-  return bytes;
-}
-
-template <class T>
 void forward(const ForwardParams& p, cudaStream_t stream) {
   const auto& g = p.attention.geometry;
   const int values = p.cope.values == nullptr ? value_bytes(p.cope.pitch) : 0;
   dispatch_head_size<T>(g.head_size, [&](auto size) {
     constexpr int kSize = decltype(size)::value;
     launch(forward_kernel<T, kSize>, g.batch_heads * (g.padded_tokens / kRowTile), 1, kThreads,
-           kCopeForwardBytes<T, kSize> + values, stream, p);
+           forward_smem_bytes<sizeof(T)>(kSize) + values, stream, p);
   });
 }
 

@@ -3,14 +3,11 @@
 #include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/cope/smem.h"
 #include "kernels/cuda/cope/steps.cuh"
 
 /// The steps that only the backward pass has.
 namespace sape2::kernels::cuda::cope {
-
-/// One query's (position, gradient of the bias) for all keys of a tile; an odd number keeps
-/// neighbouring queries in different banks.
-inline constexpr int kStepPitch = kRowTile + 1;
 
 /// Adds a tile's steps to the gradients of this warp's table values, which are 0 before the `first`
 /// tile. Two lanes take a query, one from each end of the tile: positions never turn round, so each

@@ -41,12 +41,6 @@ void forward(const ForwardParams& p, cudaStream_t stream);
 template <class T>
 void backward(const BackwardParams& p, int blocks, cudaStream_t stream);
 
-/// Shared memory of a block without the table values.
-template <class T>
-int forward_smem_bytes(int head_size);
-template <class T>
-int backward_smem_bytes(int head_size);
-
 /// Bytes of 64 queries' table values.
 int value_bytes(int pitch);
 

@@ -1,20 +1,39 @@
 #pragma once
 
+#include "sape2/kernels/dispatch.h"
+
 #include "kernels/cuda/attention_sm80/kernels.h"
+#include "kernels/cuda/attention_sm90/kernels.h"
 #include "kernels/cuda/axis_vectors/center.h"
 #include "kernels/cuda/axis_vectors/params.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/partial_sums.h"
 #include "kernels/cuda/host/call.h"
+#include "kernels/cuda/host/geometry.h"
 #include "kernels/cuda/host/params.h"
 #include "kernels/cuda/host/scratch.h"
 
 /// What attention's entry points share: from the caller's structs to the kernels' parameters.
 namespace sape2::kernels::cuda {
 
-inline BiasForm bias_form(Form form, std::int64_t sets) {
-  if (form == Form::direct) return BiasForm::direct;
-  return sets == 1 ? BiasForm::distance : BiasForm::distance_pair;
+/// Calls as dispatch sees them.
+inline Call plain_call(const AttentionInputs& in, const Geometry& g, bool backward) {
+  Call call;
+  call.op = Operator::plain;
+  call.backward = backward;
+  call.shape = in.shape;
+  call.dtype = in.dtype;
+  call.scale = in.scale;
+  call.aligned = g.aligned;
+  return call;
+}
+inline Call axis_bias_call(const AttentionInputs& in, const Geometry& g, const AxisVectors& vectors,
+                           Form form, bool backward) {
+  Call call = plain_call(in, g, backward);
+  call.op = Operator::axis_bias;
+  call.form = form;
+  call.source = vectors.sets == 2 ? Source::qk : Source::k;
+  return call;
 }
 
 inline Geometry forward_geometry(const AttentionInputs& in, const AttentionOutputs& out) {
@@ -92,19 +111,29 @@ inline axis_vectors::VectorPlaces<const void*> gradient_places(Form form, const 
           .add_sets = form == Form::direct};
 }
 
+/// Attention in tiles, by the family that was chosen. The sm_90 kernels return false if a tensor
+/// cannot be described to TMA, e.g. for the size of its strides.
 template <class T>
-void attend(const AttentionInputs& in, const AttentionParams& p, BiasForm form,
-            cudaStream_t stream) {
-  if constexpr (std::is_same_v<T, float>)
+void attend(const Choice& choice, const AttentionInputs& in, const AttentionParams& p,
+            BiasForm form, cudaStream_t stream) {
+  if constexpr (std::is_same_v<T, float>) {
     if (in.tf32) return sm80::forward<Tf32>(p, form, stream);
+  } else {
+    if (choice.attention == Attention::sm90 && sm90::forward<T>(p, form, stream)) return;
+  }
   sm80::forward<T>(p, form, stream);
 }
 
 template <class T>
-void attend_backward(const AttentionInputs& in, const AttentionBackwardParams& p, BiasForm form,
-                     cudaStream_t stream, const BackwardContinuation& continuation = {}) {
-  if constexpr (std::is_same_v<T, float>)
+void attend_backward(const Choice& choice, const AttentionInputs& in,
+                     const AttentionBackwardParams& p, BiasForm form, cudaStream_t stream,
+                     const BackwardContinuation& continuation = {}) {
+  if constexpr (std::is_same_v<T, float>) {
     if (in.tf32) return sm80::backward<Tf32>(p, form, stream, continuation);
+  } else {
+    if (choice.attention == Attention::sm90 && sm90::backward<T>(p, form, stream, continuation))
+      return;
+  }
   sm80::backward<T>(p, form, stream, continuation);
 }
 

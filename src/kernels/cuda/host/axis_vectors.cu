@@ -1,4 +1,5 @@
 // Entry points of stage 1, and what its backward pass shares with attention's.
+#include "kernels/cuda/axis_vectors/generic/kernels.h"
 #include "kernels/cuda/axis_vectors/params.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/partial_sums.h"
@@ -6,6 +7,7 @@
 #include "kernels/cuda/host/arena.h"
 #include "kernels/cuda/host/axis_vectors.h"
 #include "kernels/cuda/host/call.h"
+#include "kernels/cuda/host/geometry.h"
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
 #include "kernels/cuda/host/scratch.h"
@@ -16,6 +18,20 @@ namespace {
 const TableGradients& of_set(const EncodingGradients& all, const axis_vectors::Params& stage,
                              int set) {
   return set == 0 && stage.first_from_q ? all.q_tables : all.k_tables;
+}
+
+/// Stage 1 alone always takes the generic kernels: they write the caller's layout.
+void check(const VectorInputs& in, const Encoding& encoding) {
+  Call call;
+  call.op = Operator::axis_vectors;
+  call.shape = in.shape;
+  call.dtype = in.dtype;
+  call.source = encoding.source;
+  call.span = encoding.span;
+  call.positions = encoding.positions;
+  check_shape(in.shape);
+  check_encoding(encoding);
+  check_call(call);
 }
 
 /// Zeros for gradients that the kernels add to.
@@ -87,8 +103,7 @@ void sum_axis_vector_gradients(SumJobs& sums, const axis_vectors::Params& stage,
 }
 
 std::size_t sape2_vectors_workspace(const VectorInputs& in, const Encoding& encoding) {
-  check_shape(in.shape, in.dtype, Form::direct, sets_of(encoding));
-  check_encoding(encoding);
+  check(in, encoding);
   Arena arena;
   AxisVectorScratch(
       arena, axis_vector_params(geometry_of(in.shape, in.dtype, {}), in.q, in.k, encoding), 0);
@@ -97,21 +112,20 @@ std::size_t sape2_vectors_workspace(const VectorInputs& in, const Encoding& enco
 
 void sape2_vectors_forward(const VectorInputs& in, const Encoding& encoding,
                            const VectorOutputs& outputs, const Launch& launch) {
-  check_shape(in.shape, in.dtype, Form::direct, sets_of(encoding));
-  check_encoding(encoding);
+  check(in, encoding);
   const auto geometry = geometry_of(in.shape, in.dtype, {in.q, in.k});
   const axis_vectors::ForwardParams p{.stage = axis_vector_params(geometry, in.q, in.k, encoding),
                                       .vectors = {.axes = {outputs.x, outputs.y}, .plain = true}};
-  dispatch_type(in.dtype,
-                [&](auto type) { axis_vectors::forward<decltype(type)>(p, stream_of(launch)); });
+  dispatch_type(in.dtype, [&](auto type) {
+    axis_vectors::generic::forward<decltype(type)>(p, stream_of(launch));
+  });
 }
 
 void sape2_vectors_backward(const VectorInputs& in, const Encoding& encoding,
                             const VectorOutputGradients& output_gradients,
                             const VectorInputGradients& d,
                             const EncodingGradients& encoding_gradients, const Launch& launch) {
-  check_shape(in.shape, in.dtype, Form::direct, sets_of(encoding));
-  check_encoding(encoding);
+  check(in, encoding);
   Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry =
       geometry_of(in.shape, in.dtype, {in.q, in.k, as_const(d.dq), as_const(d.dk)});
@@ -126,7 +140,7 @@ void sape2_vectors_backward(const VectorInputs& in, const Encoding& encoding,
     using T = decltype(type);
     clear<T>(geometry, d.dq, stream);
     clear<T>(geometry, d.dk, stream);
-    axis_vectors::backward<T>(p, stream);
+    axis_vectors::generic::backward<T>(p, stream);
   });
   SumJobs sums{.images = in.shape.images, .heads = geometry.heads};
   sum_axis_vector_gradients(sums, stage, encoding, encoding_gradients, partial);

@@ -2,10 +2,13 @@
 #include "kernels/cuda/common/partial_sums.h"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/cope/kernels.h"
+#include "kernels/cuda/cope/smem.h"
 #include "kernels/cuda/host/arena.h"
 #include "kernels/cuda/host/attention_calls.h"
 #include "kernels/cuda/host/call.h"
 #include "kernels/cuda/host/device.h"
+#include "kernels/cuda/host/dispatch.h"
+#include "kernels/cuda/host/geometry.h"
 #include "kernels/cuda/host/launch.h"
 
 namespace sape2::kernels::cuda {
@@ -22,21 +25,15 @@ AttentionInputs in_one_row(AttentionInputs in) {
 }
 
 void check_cope(const AttentionInputs& in, const CopeEncoding& encoding) {
-  check_shape(in.shape, in.dtype);
-  if (auto text = cope_refusal(in.shape, in.dtype); !text.empty()) throw Error(text);
+  Call call;
+  call.op = Operator::cope;
+  call.shape = in.shape;
+  call.dtype = in.dtype;
+  call.scale = in.scale;
+  check_call(call);
   if (encoding.positions < 2)
     throw Error("the table has " + std::to_string(encoding.positions) +
                 " positions; at least 2 were expected");
-}
-
-int shared_bytes(DType dtype, int head_size, bool backward) {
-  int bytes = 0;
-  dispatch_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    bytes =
-        backward ? cope::backward_smem_bytes<T>(head_size) : cope::forward_smem_bytes<T>(head_size);
-  });
-  return bytes;
 }
 
 /// How a call is divided, and what it keeps in scratch memory.
@@ -57,7 +54,9 @@ struct Plan {
     cope.pitch = round_up(cope.positions - 3, 32) + 4;
     const std::int64_t sets = backward && several ? 2 : 1;
     const std::int64_t values = blocks * kRowTile * cope.pitch;
-    if (shared_bytes(in.dtype, g.head_size, backward) + sets * kRowTile * cope.pitch * 4 >
+    const int element = static_cast<int>(element_bytes(in.dtype));
+    const int padded_head = compiled_head_size(element, g.head_size);
+    if (cope::smem_bytes(element, padded_head, backward) + sets * kRowTile * cope.pitch * 4 >
         shared_memory_limit()) {
       cope.values = arena.take_floats(values);
       if (sets == 2) dvalues = arena.take_floats(values);
@@ -66,17 +65,9 @@ struct Plan {
     dtable = arena.take_floats(blocks * cope.positions * g.head_size);
     if (!several) return;
     later = arena.take_floats(blocks * tiles * kRowTile);
-    const std::int64_t sums = blocks * g.padded_tokens * padded_head(in.dtype, g.head_size);
+    const std::int64_t sums = blocks * g.padded_tokens * padded_head;
     dk = arena.take_floats(sums);
     dv = arena.take_floats(sums);
-  }
-
-  static int padded_head(DType dtype, int head_size) {
-    int padded = 0;
-    dispatch_type(dtype, [&](auto type) {
-      dispatch_head_size<decltype(type)>(head_size, [&](auto size) { padded = size; });
-    });
-    return padded;
   }
 
   int tiles = 1, chunks = 1;
@@ -89,14 +80,6 @@ struct Plan {
 
 int cope::value_bytes(int pitch) {
   return kRowTile * pitch * 4;
-}
-
-std::string cope_refusal(const Shape& shape, DType dtype) {
-  if (auto text = refusal(shape, dtype); !text.empty()) return text;
-  if (shared_bytes(dtype, static_cast<int>(shape.head_size), true) <= shared_memory_limit())
-    return {};
-  return "contextual positions with head size " + std::to_string(shape.head_size) +
-         " need more shared memory than the device has; use the reference operators";
 }
 
 std::size_t cope_attention_workspace(const AttentionInputs& inputs, const CopeEncoding& encoding,

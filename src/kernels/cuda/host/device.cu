@@ -41,4 +41,8 @@ bool is_sm90a() {
          }) != 0;
 }
 
+Device current_device() {
+  return {shared_memory_limit(), multiprocessors(), is_sm90a()};
+}
+
 }  // namespace sape2::kernels::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sape2/error.h"
+#include "sape2/kernels/cuda.h"
 
 #include <cuda_runtime.h>
 
@@ -36,7 +37,7 @@ int shared_memory_limit();
 
 int multiprocessors();
 
-/// Whether the kernels' code is Hopper's own (compiled for sm_90a).
+/// Whether the kernels' code for it is that of sm_90a.
 bool is_sm90a();
 
 }  // namespace sape2::kernels::cuda

@@ -11,6 +11,11 @@ namespace sape2::kernels::cuda {
 /// `distance_pair`: two sets of vectors, whose distances add.
 enum class BiasForm : std::uint8_t { none, direct, distance, distance_pair };
 
+inline BiasForm bias_form(Form form, std::int64_t sets) {
+  if (form == Form::direct) return BiasForm::direct;
+  return sets == 1 ? BiasForm::distance : BiasForm::distance_pair;
+}
+
 template <BiasForm Form>
 inline constexpr bool kIsDistance = Form == BiasForm::distance || Form == BiasForm::distance_pair;
 
@@ -51,12 +56,12 @@ struct AttentionBackwardParams {
   AttentionParams forward;
   ConstView out, dout;
   View dq, dk, dv;
-  bool adds_to_dk;  // of patches, in the direct form's streaming kernels
-  // (batch_heads, tokens): dout · out; for the streaming kernels (batch_heads, padded_tokens),
+  bool adds_to_dk;  // of patches, in the direct form's sm_90 kernels
+  // (batch_heads, tokens): dout · out; for the sm_90 kernels (batch_heads, padded_tokens),
   // lse (base 2) and that, ∞ and 0 in the padding: pairs, or 64 of one and 64 of the other at
   // distance.
   float* delta;
-  // As the vectors, in the inputs' type; the distance form's float32, but of streaming kernels.
+  // As the vectors, in the inputs' type; the distance form's float32, but of sm_90 kernels.
   void* dx;
   void* dy;
   float* dgain;  // (batch_heads, row tiles): partial sums; null: not wanted

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/arch/tma.cuh"
 #include "kernels/cuda/arch/wgmma.cuh"
 #include "kernels/cuda/attention_sm90/distance/backward_block.cuh"
 #include "kernels/cuda/attention_sm90/distance/backward_fragments.cuh"

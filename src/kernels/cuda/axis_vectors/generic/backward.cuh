@@ -2,10 +2,11 @@
 
 #include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/axis_vectors/generic/backward_steps.cuh"
+#include "kernels/cuda/axis_vectors/generic/kernels.h"
 #include "kernels/cuda/axis_vectors/generic/table.cuh"
 #include "kernels/cuda/axis_vectors/line.cuh"
 #include "kernels/cuda/axis_vectors/params.h"
-#include "kernels/cuda/axis_vectors/specialized/kernels.h"
+#include "kernels/cuda/axis_vectors/smem.h"
 #include "kernels/cuda/common/block_sum.cuh"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
@@ -14,26 +15,13 @@
 /// Stage 1 backward, one axis a launch: a block takes some groups of lines of one head, recomputes
 /// gates, positions and table values, and turns the vectors' gradients into those of q, k, tables
 /// and gates. A warp takes 16 patches, in lines of more than 64 twice 16.
-namespace sape2::kernels::cuda::axis_vectors {
+namespace sape2::kernels::cuda::axis_vectors::generic {
 
 struct BackwardAxisParams {
   BackwardParams all;
   int axis;
   int turns;  // the warps' scratch is shared by so many of them, one after another: 1, 2 or 4
 };
-
-/// The float32 scratch of one warp: positions of its patches, then the table's values, which give
-/// way to their gradients, and room for the gradients of the lines' second halves.
-__host__ __device__ inline int warp_scratch(const AxisLines& axis) {
-  return 16 * (line_pitch(axis) + 2 * table_pitch(axis));
-}
-
-template <class T, int HeadSize>
-int backward_smem_bytes(const AxisLines& axis, int turns) {
-  return kSharedAlignment + 2 * Tile<T>::bytes(axis.group_rows, HeadSize) +
-         TableTile<T, HeadSize>::bytes(axis) + Tile<T>::bytes(axis.group_rows, axis.line_rows) +
-         kWarps / turns * warp_scratch(axis) * 4 + axis.group_rows * 4;
-}
 
 template <class T, int HeadSize, int N8>
 __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 8 ? 1
@@ -279,12 +267,6 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
 
 template <class T>
 void backward(const BackwardParams& all, cudaStream_t stream) {
-  if constexpr (!kIsFp32<T>)
-    if (specialized::backward<T>(all, stream)) return;
-  if (all.begins_dk)
-    throw Error(
-        "CUDA: the copy engine refuses the strides of q, k or their gradients; pass "
-        "contiguous tensors");
   BackwardParams p = all;
   auto& axes = p.stage.axes;
   for (auto& axis : axes) dissolve_clusters(axis);
@@ -293,7 +275,9 @@ void backward(const BackwardParams& all, cudaStream_t stream) {
       constexpr int kSize = decltype(size)::value;
       for (int axis = 0; axis < 2; ++axis) {
         int turns = 1;
-        const auto bytes = [&] { return backward_smem_bytes<T, kSize>(axes[axis], turns); };
+        const auto bytes = [&] {
+          return backward_smem_bytes({sizeof(T), kSize}, axes[axis], turns);
+        };
         while (turns < kWarps && bytes() > shared_memory_limit()) turns *= 2;
         launch(backward_kernel<T, kSize, decltype(n8)::value>,
                p.stage.geometry.batch_heads * axes[axis].chunks, 1, kThreads, bytes(), stream,
@@ -303,4 +287,4 @@ void backward(const BackwardParams& all, cudaStream_t stream) {
   });
 }
 
-}  // namespace sape2::kernels::cuda::axis_vectors
+}  // namespace sape2::kernels::cuda::axis_vectors::generic

@@ -5,7 +5,7 @@
 #include "kernels/cuda/common/element.cuh"
 
 /// The n8 fragments of the backward pass through stage 1.
-namespace sape2::kernels::cuda::axis_vectors {
+namespace sape2::kernels::cuda::axis_vectors::generic {
 
 /// Gradient of interpolation for places first … last−1 of one patch: d spread over the table
 /// values' gradients. `places` are positions counted from the window's first row; they go up or
@@ -122,4 +122,4 @@ __device__ void choose(float (&c)[N8][4], const float (&from)[N8][4], bool taken
     for (int e = 0; e < 4; ++e) c[n8][e] = taken ? from[n8][e] : 0.0F;
 }
 
-}  // namespace sape2::kernels::cuda::axis_vectors
+}  // namespace sape2::kernels::cuda::axis_vectors::generic

@@ -1,21 +1,16 @@
 #pragma once
 
 #include "kernels/cuda/arch/mma.cuh"
+#include "kernels/cuda/axis_vectors/generic/kernels.h"
 #include "kernels/cuda/axis_vectors/generic/table.cuh"
 #include "kernels/cuda/axis_vectors/line.cuh"
 #include "kernels/cuda/axis_vectors/params.h"
+#include "kernels/cuda/axis_vectors/smem.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
 
 /// Stage 1 forward: a block takes some groups of lines of one axis of one head.
-namespace sape2::kernels::cuda::axis_vectors {
-
-template <class T, int HeadSize>
-int forward_smem_bytes(const AxisLines& axis) {
-  return kSharedAlignment + 2 * Tile<T>::bytes(axis.group_rows, HeadSize) +
-         TableTile<T, HeadSize>::bytes(axis) + kRowTile * table_pitch(axis) * 4 +
-         axis.group_rows * 4;
-}
+namespace sape2::kernels::cuda::axis_vectors::generic {
 
 /// One of this lane's two rows of vectors to memory, or added to what is there.
 template <class Number, int N8>
@@ -143,12 +138,12 @@ void forward(const ForwardParams& p, cudaStream_t stream) {
   dispatch_head(p.stage.geometry.head_size, [&](auto size) {
     dispatch_line_n8(axes, [&](auto n8) {
       constexpr int kSize = decltype(size)::value;
-      const int x = forward_smem_bytes<T, kSize>(axes[0]);
-      const int y = forward_smem_bytes<T, kSize>(axes[1]);
+      const int x = forward_smem_bytes({sizeof(T), kSize}, axes[0]);
+      const int y = forward_smem_bytes({sizeof(T), kSize}, axes[1]);
       launch(forward_kernel<T, kSize, decltype(n8)::value>, blocks, 1, kThreads, x > y ? x : y,
              stream, p);
     });
   });
 }
 
-}  // namespace sape2::kernels::cuda::axis_vectors
+}  // namespace sape2::kernels::cuda::axis_vectors::generic

@@ -3,11 +3,12 @@
 #include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/axis_vectors/line.cuh"
 #include "kernels/cuda/axis_vectors/params.h"
+#include "kernels/cuda/axis_vectors/smem.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
 
 /// Table values, and the backward pass from their gradients to what they were made of.
-namespace sape2::kernels::cuda::axis_vectors {
+namespace sape2::kernels::cuda::axis_vectors::generic {
 
 /// The reachable rows of one head's table.
 struct TableView {
@@ -47,7 +48,7 @@ struct TableTile {
   Tile<T> tile;
 
   __host__ __device__ static int bytes(const AxisLines& axis) {
-    return kIsFp32<T> ? 0 : Tile<T>::bytes(round_up(axis.positions, 16), HeadSize);
+    return table_bytes<sizeof(T)>(HeadSize, axis);
   }
   /// `load`: false where the tile is there already.
   __device__ TableTile(const TableView& table, unsigned char* shared, bool load = true)
@@ -132,4 +133,4 @@ struct TableTile {
   }
 };
 
-}  // namespace sape2::kernels::cuda::axis_vectors
+}  // namespace sape2::kernels::cuda::axis_vectors::generic

@@ -271,7 +271,6 @@ __global__ void __launch_bounds__(Lines::kThreads, BackwardSmem<Lines>::kBlocks)
 
 template <class T>
 bool backward(const BackwardParams& p, cudaStream_t stream) {
-  if (!serves(p)) return false;
   const auto& axes = p.stage.axes;
   BackwardKernelParams calls[2] = {backward_kernel_params(p, 0), backward_kernel_params(p, 1)};
   bool are_mapped = true;

@@ -153,7 +153,6 @@ struct Division {
 
 template <class T>
 bool forward(const Params& p, const Outputs& to, cudaStream_t stream) {
-  if (!serves(p)) return false;
   const bool centered = to.centers[0] != nullptr;
   const std::int64_t heads = p.geometry.batch_heads;
   TokenMaps maps[2]{};

@@ -1,8 +1,4 @@
 #include "kernels/cuda/attention_head/layout.h"
-#include "kernels/cuda/axis_vectors/params.h"
-#include "kernels/cuda/common/tile.cuh"
-#include "kernels/cuda/host/device.h"
-#include "kernels/cuda/host/params.h"
 
 #include <algorithm>
 
@@ -10,16 +6,17 @@ namespace sape2::kernels::cuda::head {
 namespace {
 
 /// Blocks of a multiprocessor that shared memory suffices for.
-int resident(const Layout& layout) {
+int resident(const Layout& layout, const Device& device) {
   constexpr int kReserved = 1024;  // of a block's, by the system
-  return (shared_memory_limit() + kReserved) / (layout.bytes + kReserved);
+  return (device.shared_memory + kReserved) / (layout.bytes + kReserved);
 }
 
 /// Blocks of a multiprocessor that registers suffice for, too.
-int at_once(int head_size, BiasForm form, const Layout& layout, bool backward) {
+int at_once(int head_size, BiasForm form, const Layout& layout, bool backward,
+            const Device& device) {
   const int by_registers = most_warps(head_size, form, layout.grid, backward) * 32 /
-                           threads_of(layout.grid, head_size, layout);
-  return std::min(resident(layout), by_registers);
+                           threads_of(layout.grid, head_size, layout, device.sm90a);
+  return std::min(resident(layout, device), by_registers);
 }
 
 /// Which grids' kernel a call takes.
@@ -52,8 +49,8 @@ GridKind compiled_grid(const axis_vectors::Params& stage, bool has_tables, BiasF
 
 }  // namespace
 
-Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm form,
-                   bool backward) {
+Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm form, bool backward,
+                   const Device& device) {
   const auto& g = stage.geometry;
   const int head_size = compiled_head_size(g.head_size);
   if (head_size == 0 || g.cols > 16 || g.tokens > kMostSlots) return {};
@@ -72,48 +69,61 @@ Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm 
     l = make_layout(sizes, form, grid, backward, false, backward && saves, 0);
     if (backward && !saves) {
       const auto reloading = make_layout(sizes, form, grid, true, true, false, 0);
-      if (l.bytes > shared_memory_limit() ||
-          (grid == GridKind::up_to_12 && resident(reloading) > resident(l)))
+      if (l.bytes > device.shared_memory ||
+          (grid == GridKind::up_to_12 && resident(reloading, device) > resident(l, device)))
         l = reloading;
     } else if (!backward && is_alone(grid, head_size)) {
       for (int ahead = 1; ahead <= 2; ++ahead) {
         const auto more = make_layout(sizes, form, grid, false, false, false, ahead);
-        if (at_once(head_size, form, more, false) >=
-            std::max(1, at_once(head_size, form, l, false)))
+        if (at_once(head_size, form, more, false, device) >=
+            std::max(1, at_once(head_size, form, l, false, device)))
           l = more;
       }
     }
     l.beside = g.prefix - sizes.behind;
   }
-  if (l.slots > kMostSlots || l.bytes > shared_memory_limit()) l.bytes = 0;
+  if (l.slots > kMostSlots || l.bytes > device.shared_memory) l.bytes = 0;
   return l;
 }
 
-bool fits_block(const axis_vectors::Params& stage, bool has_tables, BiasForm form, DType dtype,
-                float scale) {
-  // Gradients of scores and of gates share one matrix, in units of `scale`.
+Geometry without_grid(Geometry g) {
+  g.cols = 16;
+  g.rows = g.tokens / g.cols;
+  g.prefix = g.tokens % g.cols;
+  return g;
+}
+
+const char* why_not(const axis_vectors::Params& stage, bool has_tables, BiasForm form, DType dtype,
+                    float scale, const Device& device) {
   const auto& g = stage.geometry;
-  if (dtype == DType::float32 || scale == 0.0F || g.batch_heads / g.heads > kMostImages)
-    return false;
+  if (dtype == DType::float32) return "it takes 16-bit types";
+  // Gradients of scores and of gates share one matrix, in units of `scale`.
+  if (scale == 0.0F) return "scale is 0";
+  if (g.batch_heads / g.heads > kMostImages) return "there are too many images";
+  if (compiled_head_size(g.head_size) == 0) return "it takes heads of up to 64 channels";
+  if (form != BiasForm::none && g.cols > 16) return "it takes grids of up to 16 columns";
+  if (g.tokens > kMostSlots) return "it takes up to 256 tokens";
   // Sizes alone decide, as scratch memory is asked for before rows are known to be aligned.
   axis_vectors::Params either = stage;
   for (const bool aligned : {false, true})
     for (const bool backward : {false, true}) {
       either.geometry.aligned = aligned;
-      if (make_layout(either, has_tables, form, backward).bytes == 0) return false;
+      if (make_layout(either, has_tables, form, backward, device).bytes == 0)
+        return "a head does not fit into a block's shared memory";
     }
-  return true;
+  return nullptr;
 }
 
-int threads_of(GridKind grid, int head_size, const Layout& layout) {
-  const bool by_warpgroups = is_alone(grid, head_size) && is_sm90a();
+int threads_of(GridKind grid, int head_size, const Layout& layout, bool sm90a) {
+  const bool by_warpgroups = is_alone(grid, head_size) && sm90a;
   return round_up(layout.warps, by_warpgroups ? 4 : 1) * 32;
 }
 
-int blocks_per_head(const Geometry& g, BiasForm form, const Layout& layout, bool backward) {
-  const int blocks = std::max(1, at_once(g.head_size, form, layout, backward));
+int blocks_per_head(const Geometry& g, BiasForm form, const Layout& layout, bool backward,
+                    const Device& device) {
+  const int blocks = std::max(1, at_once(g.head_size, form, layout, backward, device));
   const std::int64_t images = g.batch_heads / g.heads;
-  const std::int64_t blocks_per_head = std::max(1, blocks * multiprocessors() / g.heads);
+  const std::int64_t blocks_per_head = std::max(1, blocks * device.multiprocessors / g.heads);
   return static_cast<int>(std::min(images, blocks_per_head));
 }
 
