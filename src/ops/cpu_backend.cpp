@@ -199,9 +199,8 @@ Tensors CpuBackend::forward(const BiasedArguments& a) {
   } else {
     const GivenVectors vectors(a);
     const BiasParameters bias(a.gain, a.bias_inside, a.q);
-    const auto run = a.form == Form::distance ? kernels::distance_attention_forward
-                                              : kernels::axial_attention_forward;
-    run(inputs.params, vectors.params, bias.params, outputs.params, kThreads);
+    kernels::axis_bias_attention_forward(inputs.params, vectors.params, kernel_form(a.form),
+                                         bias.params, outputs.params, kThreads);
   }
   return {outputs.out, outputs.softmax};
 }
@@ -222,10 +221,9 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a)
   const auto dux = gradients.like(3, vectors.ux), duy = gradients.like(4, vectors.uy);
   const auto dgain = gradients.floats_like(5, {a.q.size(1)});
   const auto data = [](const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; };
-  const auto run = a.form == Form::distance ? kernels::distance_attention_backward
-                                            : kernels::axial_attention_backward;
-  run(inputs.params, vectors.params, bias.params, saved.params, qkv.params,
-      {data(dux), data(duy), floats(dgain)}, kThreads);
+  kernels::axis_bias_attention_backward(inputs.params, vectors.params, kernel_form(a.form),
+                                        bias.params, saved.params, qkv.params,
+                                        {data(dux), data(duy), floats(dgain)}, kThreads);
   qkv.add_to(gradients);
   gradients.add(dux);
   gradients.add(duy);
