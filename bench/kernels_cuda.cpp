@@ -1,7 +1,7 @@
 // Times the CUDA kernels themselves, called from C++ in CUDA graphs: no operator, no Python, no
 // launch gaps. One line a shape: microseconds of forward and backward, in brackets of forward
 // alone, and the scratch memory of both.
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/kernels/cuda.h"
 
 #include <cuda_runtime.h>

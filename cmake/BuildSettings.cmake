@@ -45,8 +45,15 @@ function(sape2_batches target)
   endif()
 endfunction()
 
-# sape2_layer(NAME): what all library targets of the layers have in common.
+# sape2_layer(NAME [RUNTIME]): what all library targets of the layers have in common. RUNTIME marks those that the
+# runtime without LibTorch is made of: find_package(sape2 COMPONENTS infer) brings them alone.
 function(sape2_layer target)
+  cmake_parse_arguments(arg "RUNTIME" "" "" ${ARGN})
+  if(arg_RUNTIME)
+    set(targets sape2-runtime-targets)
+  else()
+    set(targets sape2-targets)
+  endif()
   target_include_directories(
     ${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                      "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>"
@@ -58,6 +65,6 @@ function(sape2_layer target)
   string(REPLACE "sape2_" "" name ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   add_library(sape2::${name} ALIAS ${target})
-  install(TARGETS ${target} EXPORT sape2-targets
+  install(TARGETS ${target} EXPORT ${targets}
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

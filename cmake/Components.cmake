@@ -3,13 +3,16 @@
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(fmt REQUIRED)
-find_package(CLI11 REQUIRED)
 find_package(hwy REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(OpenMP)
-include(Sape2Torch)
-
 option(SAPE2_CUDA "Require a LibTorch with CUDA" OFF)
+if(NOT SAPE2_RUNTIME_ONLY)
+  find_package(CLI11 REQUIRED)
+  find_package(LibArchive REQUIRED)
+  find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+  find_package(OpenMP)
+  include(Sape2Torch)
+endif()
 if(SAPE2_CUDA AND NOT TARGET torch_cuda)
   message(FATAL_ERROR "SAPE2_CUDA is on, but the LibTorch in ${TORCH_INSTALL_PREFIX} has no CUDA; "
                       "give the path of one that has with -DCMAKE_PREFIX_PATH=…")
@@ -34,6 +37,15 @@ sape2_component(drawing cairo)
 sape2_component(download libcurl)
 sape2_component(images libpng libjpeg)
 sape2_component(server cpp-httplib)
+
+# The page without a server is compiled to WebAssembly.
+find_program(SAPE2_EMXX em++)
+if(SAPE2_EMXX)
+  set(SAPE2_HAVE_EXPLORER 1)
+else()
+  set(SAPE2_HAVE_EXPLORER 0)
+endif()
+message(STATUS "component explorer (em++): ${SAPE2_HAVE_EXPLORER}")
 
 configure_file("${PROJECT_SOURCE_DIR}/cmake/components.h.in"
                "${PROJECT_BINARY_DIR}/include/sape2/components.h" @ONLY)

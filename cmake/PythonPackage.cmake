@@ -46,16 +46,9 @@ sape2_found_or_fetched(
   nlohmann_json nlohmann-json3-dev d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273
   https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz)
 
-foreach(layer base kernels ops nn io python)
+foreach(layer base kernels ops nn io onnx python)
   add_subdirectory(src/${layer})
 endforeach()
-
-# A Highway that is a shared library travels along: another machine may lack it.
-get_target_property(hwy_type hwy::hwy TYPE)
-if(hwy_type STREQUAL "SHARED_LIBRARY")
-  install(FILES "$<TARGET_FILE:hwy::hwy>" RENAME "$<TARGET_SONAME_FILE_NAME:hwy::hwy>"
-          DESTINATION sape2/lib COMPONENT python)
-endif()
 
 # What the package checks when it is imported.
 set(SAPE2_PYTHON_CUDA_KERNELS False)

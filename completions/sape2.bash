@@ -32,10 +32,10 @@ _sape2() {
     [[ $word == -* ]] || { command=$word; break; }
   done
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    [[ $command == bench && ( $word == attention || $word == train ) ]] && benchmark=$word
+    [[ $command == bench && ( $word == attention || $word == infer || $word == train ) ]] && benchmark=$word
   done
   case $before in
-    --encoding | --encodings) words=$(_sape2_offers "$program" Encodings) ;;
+    --encoding | --encodings | --baseline) words=$(_sape2_offers "$program" Encodings) ;;
     --model) words=$(_sape2_offers "$program" Models) ;;
     --data) words=$(_sape2_ask data "$program" data list | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p') ;;
     --recipe) words="paper strong quick" ;;
@@ -44,8 +44,10 @@ _sape2() {
     --passes) words="forward forward+backward" ;;
     --paper) words="table1 table2" ;;
     --split) words="test train" ;;
+    --runtime) words="libtorch infer" ;;
     --weights) words="bfloat16 float32" ;;
-    --probes) words="sizes scale translation region" ;;
+    --probes) words="sizes scale translation region gates" ;;
+    --tune) words="learning-rate= weight-decay= clip-norm=" ;;
     --what) words="bias bias-x bias-y gates positions attention" ;;
     --colours) words="green cividis" ;;
     *)
@@ -54,7 +56,7 @@ _sape2() {
       elif [[ $current == -* ]]; then
         words=$(_sape2_options "$program" "$command" $benchmark)
       elif [[ $command == bench && -z $benchmark ]]; then
-        words="attention train"
+        words="attention infer train"
       elif [[ $command == data ]]; then
         words="list get info cifar10 cifar100 fashion-mnist shapes"
       fi

@@ -1,9 +1,9 @@
 // Makes docs/pictures/shapes.png and docs/pictures/augmentations.png.
 // usage: contact_sheet FOLDER
+#include "sape2/base/error.h"
 #include "sape2/data/augment.h"
 #include "sape2/data/image.h"
 #include "sape2/data/shapes.h"
-#include "sape2/error.h"
 
 #include <ATen/ATen.h>
 

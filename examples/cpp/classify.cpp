@@ -4,8 +4,8 @@
 //
 // The model file holds everything else: the architecture, the position encoding, the class names
 // and how images are normalised.
+#include <sape2/base/error.h>
 #include <sape2/data/image.h>
-#include <sape2/error.h>
 #include <sape2/io/model_file.h>
 #include <sape2/nn/vit.h>
 #include <sape2/study/prediction.h>

@@ -15,6 +15,9 @@ Grid = tuple[int, int]
 Shape = tuple[int, int, int, int, int]
 """Width, heads, rows, columns and prefix tokens of a model: what an encoding has to know of it."""
 
+Parameters = tuple[tuple[str, tuple[int, ...]], ...]
+"""Names and shapes."""
+
 
 @dataclass(frozen=True)
 class EncodingOption:
@@ -73,9 +76,9 @@ class Described:
     """It takes part in the attention."""
     carries: bool
     """One layer hands positions to the next."""
-    model_parameters: tuple[tuple[str, tuple[int, ...]], ...]
+    model_parameters: Parameters
     """Names and sizes of parameters of the model as a whole."""
-    layer_parameters: tuple[tuple[str, tuple[int, ...]], ...]
+    layer_parameters: Parameters
     """Names and sizes of the parameters of each layer."""
 
 

@@ -38,7 +38,8 @@ def export(
     The number of images stays open, their size is the example's. Attention is written as plain matrix products with a
     stored bias: an ONNX file has no fused kernels. The model is exported as in `eval()`, and stays as it was.
 
-    Needs PyTorch 2.6 or later, and `pip install onnx onnxscript`.
+    A `sape2.nn.ViT` of float32 is written as `sape2 export` writes it, which needs nothing else. Any other module is
+    traced by PyTorch; that needs PyTorch 2.6 or later, and `pip install onnx onnxscript`.
 
     Args:
         model: a `sape2.nn.ViT`, a patched or accelerated model, or any module with sape2 attention.
@@ -60,8 +61,13 @@ def export(
     >>> {node.domain for node in onnx.load(path).graph.node}
     {''}
     """
-    _check(opset)
+    if opset not in OPSETS:
+        raise ValueError(f"opset is {opset}; one from {OPSETS[0]} to {OPSETS[-1]} was expected")
     inputs = _inputs(model, example)
+    if isinstance(model, ViT) and _is_as_built(model) and len(inputs) == len(input_names) == len(output_names) == 1:
+        _export_vit(model, file, inputs[0], opset, input_names[0], output_names[0])
+        return
+    _check()
     with in_evaluation(model), _quiet(), torch.no_grad():
         batch = torch.export.Dim("batch")
         exported = torch.export.export(
@@ -79,8 +85,6 @@ def export(
     written = program.model.opset_imports[""]
     if written != opset:  # PyTorch keeps its own version if it cannot convert
         raise ValueError(f"this PyTorch cannot write opset {opset}; opset={written} was expected")
-    if isinstance(model, ViT):
-        program.model.metadata_props["sape2"] = json.dumps(model.config, ensure_ascii=False)
     folder, name = os.path.split(os.fspath(file))
     with tempfile.TemporaryDirectory(dir=folder or None, prefix=f".{name}.") as scratch:
         whole = os.path.join(scratch, name)
@@ -89,14 +93,30 @@ def export(
             os.replace(os.path.join(scratch, part), os.path.join(folder, part))
 
 
-def _check(opset: int) -> None:
+def _is_as_built(model: ViT) -> bool:
+    """Whether the model is the one that its configuration says: of its modules none was exchanged, no weight cast."""
+    built = ViT.from_config(model.config, device="meta")
+    return [type(m) for m in model.modules()] == [type(m) for m in built.modules()] and all(
+        weight.dtype == torch.float32 for weight in model.parameters()
+    )
+
+
+def _export_vit(
+    model: ViT, file: str | os.PathLike[str], images: Tensor, opset: int, input_name: str, output_name: str
+) -> None:
+    model._grid_of(images)  # says what is wrong with them
+    names, values = list(model.state_dict()), list(model.state_dict().values())
+    torch.ops.sape2._export_onnx(
+        os.fspath(file), json.dumps(model.config), names, values, *images.shape[2:], opset, input_name, output_name
+    )
+
+
+def _check() -> None:
     if not hasattr(torch.onnx, "ONNXProgram") or not hasattr(torch, "export"):
         raise ImportError(f"sape2.onnx.export needs PyTorch 2.6 or later, but this is {torch.__version__}")
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(f"sape2.onnx.export needs {' and '.join(missing)}: pip install {' '.join(missing)}")
-    if opset not in OPSETS:
-        raise ValueError(f"opset is {opset}; one from {OPSETS[0]} to {OPSETS[-1]} was expected")
 
 
 def _inputs(model: nn.Module, example: Tensor | Sequence[Tensor] | None) -> tuple[Tensor, ...]:

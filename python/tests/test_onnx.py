@@ -144,6 +144,14 @@ def test_a_vit_without_an_example(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.onnx"]
 
 
+def test_a_vit_that_is_not_as_it_was_built_is_traced(tmp_path: Path) -> None:
+    model = lively(ViT("vit-micro", depth=1))
+    model.head = nn.Sequential(model.head, nn.ReLU())
+    check(model, tmp_path / "model.onnx", (32, 32))
+    with pytest.raises(ValueError, match="images are 30×32, which patches of 4×4 do not divide"):
+        sape2.onnx.export(ViT("vit-micro"), tmp_path / "x.onnx", torch.zeros(1, 3, 30, 32))
+
+
 @pytest.mark.parametrize("opset", [sape2.onnx.OPSETS[0], 21, sape2.onnx.OPSETS[-1]])
 def test_opsets_and_the_mode_of_training(opset: int, tmp_path: Path) -> None:
     import onnx
@@ -193,11 +201,12 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_without_onnxscript(uninstalled: None, tmp_path: Path) -> None:
+    sape2.onnx.export(ViT("vit-micro"), tmp_path / "vit.onnx")
     with pytest.raises(ImportError, match="sape2.onnx.export needs onnxscript: pip install onnxscript"):
-        sape2.onnx.export(ViT("vit-micro"), tmp_path / "x.onnx")
+        sape2.onnx.export(nn.Linear(2, 2), tmp_path / "x.onnx", torch.zeros(2, 2))
 
 
 def test_with_an_old_pytorch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delattr(torch.onnx, "ONNXProgram")
     with pytest.raises(ImportError, match="sape2.onnx.export needs PyTorch 2.6 or later, but this is"):
-        sape2.onnx.export(ViT("vit-micro"), tmp_path / "x.onnx")
+        sape2.onnx.export(nn.Linear(2, 2), tmp_path / "x.onnx", torch.zeros(2, 2))

@@ -48,6 +48,20 @@ def test_normalise() -> None:
     torch.testing.assert_close(model.normalise(torch.ones(1, 3, 32, 32)), expected)
 
 
+@pytest.mark.parametrize("settings", [{}, {"mean": [0.4914, 0.4822, 0.4465], "deviation": [0.2470, 0.2435, 0.2616]}])
+def test_normalise_is_the_programs_to_the_bit(settings: dict[str, list[float]]) -> None:
+    """The same formula as in tests/data/augment_test.cpp: each step rounded to float32 once."""
+    model = ViT("vit-micro", depth=1, **settings)
+    pixels = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(1, 3, 16, 16)
+    mean, deviation = settings.get("mean", [0.0] * 3), settings.get("deviation", [1.0] * 3)
+    offset = torch.tensor([255 * m for m in mean]).double().view(3, 1, 1)  # rounded to float32, then widened
+    factor = torch.tensor([1 / (255 * d) for d in deviation]).double().view(3, 1, 1)
+    expected = ((pixels.double() - offset).float().double() * factor).float()
+    assert torch.equal(model.normalise(pixels), expected)
+    assert torch.equal(model.normalise(pixels / 255), expected)
+    assert model.normalise((pixels / 255).half()).dtype == torch.half
+
+
 def test_dropping_acts_in_training_only() -> None:
     model = ViT(
         "vit-micro", depth=3, stochastic_depth=0.5, mlp_dropout=0.1, projection_dropout=0.1, embedding_dropout=0.1

@@ -1,4 +1,4 @@
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "cli/command.h"
 #include "cli/program.h"
@@ -9,6 +9,7 @@ namespace sape2::cli {
 
 // One line a benchmark: make_<name>_benchmark() in bench/<name>_benchmark.cpp.
 std::unique_ptr<Command> make_attention_benchmark();
+std::unique_ptr<Command> make_infer_benchmark();
 std::unique_ptr<Command> make_train_benchmark();
 
 namespace {
@@ -20,6 +21,7 @@ class BenchCommand : public Command {
 
   void declare(CLI::App& app) override {
     benchmarks_.push_back(make_attention_benchmark());
+    benchmarks_.push_back(make_infer_benchmark());
     benchmarks_.push_back(make_train_benchmark());
     for (const auto& benchmark : benchmarks_) {
       CLI::App* child = app.add_subcommand(benchmark->name(), benchmark->summary());

@@ -8,6 +8,7 @@
   COMMAND(eval)                 \
   COMMAND(predict)              \
   COMMAND(convert)              \
+  COMMAND(export)               \
   COMMAND(compare)              \
   COMMAND(probe)                \
   COMMAND(explain)              \

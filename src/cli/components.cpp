@@ -16,6 +16,8 @@ const std::vector<Component>& components() {
       {"images", "PNG and JPEG decoding (libpng, libjpeg-turbo)", SAPE2_HAVE_IMAGES == 1,
        "libpng-dev libjpeg62-turbo-dev"},
       {"server", "the local page (cpp-httplib)", SAPE2_HAVE_SERVER == 1, "libcpp-httplib-dev"},
+      {"explorer", "the page without a server (emscripten)", SAPE2_HAVE_EXPLORER == 1,
+       "emscripten"},
   };
   return all;
 }

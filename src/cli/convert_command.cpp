@@ -1,5 +1,5 @@
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 

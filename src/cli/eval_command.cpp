@@ -1,4 +1,6 @@
+#include "sape2/base/error.h"
 #include "sape2/data/dataset.h"
+#include "sape2/infer/session.h"
 #include "sape2/io/model_file.h"
 #include "sape2/study/confusion_picture.h"
 #include "sape2/study/uncertainty.h"
@@ -10,8 +12,10 @@
 #include "cli/model_argument.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
+#include "cli/threads.h"
 #include "cli/whole_number.h"
 
+#include <ATen/ATen.h>
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,6 +27,30 @@ study::ConfusionMatrix confusion_of(const train::Evaluation& result,
                                     const std::vector<std::string>& names) {
   const auto* counts = result.confusion.data_ptr<std::int64_t>();
   return {result.confusion.size(0), {counts, counts + result.confusion.numel()}, names};
+}
+
+// Without LibTorch's operations: this is to show what the runtime makes of the bytes.
+std::vector<float> normalised(const at::Tensor& bytes, std::span<const data::ByteScale> scales) {
+  const auto* in = bytes.data_ptr<std::uint8_t>();
+  const auto plane = static_cast<std::size_t>(bytes.size(2) * bytes.size(3));
+  std::vector<float> pixels(static_cast<std::size_t>(bytes.numel()));
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    pixels[i] = scales[i / plane % scales.size()](in[i]);
+  }
+  return pixels;
+}
+
+train::Classifier classifier(const std::shared_ptr<infer::Session>& session) {
+  const nn::ModelConfig& config = session->model().config();
+  return [session, classes = config.vit.classes,
+          scales = data::byte_scales({config.mean, config.deviation}, config.vit.channels)](
+             const at::Tensor& bytes) {
+    at::Tensor logits = at::empty({bytes.size(0), classes});
+    const std::vector<float> pixels = normalised(bytes.contiguous(), scales);
+    session->run({pixels.data(), bytes.size(0), bytes.size(2), bytes.size(3)},
+                 {logits.data_ptr<float>(), static_cast<std::size_t>(logits.numel())});
+    return logits;
+  };
 }
 
 class EvalCommand : public Command {
@@ -54,6 +82,10 @@ class EvalCommand : public Command {
         ->check(whole_number(1, kMostImages))
         ->type_name("N");
     app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
+    app.add_option("--runtime", runtime_,
+                   "What computes: libtorch (default) or infer, the runtime without LibTorch")
+        ->check(CLI::IsMember({"libtorch", "infer"}))
+        ->type_name("RUNTIME");
     app.add_option("--confusion", confusion_, "Draw the confusion matrix as a PNG")
         ->type_name("FILE");
     app.add_flag("--json", json_, "Print JSON instead of lines");
@@ -64,11 +96,11 @@ class EvalCommand : public Command {
   }
 
   int run(Terminal& terminal) override {
-    const auto model = load_model_argument(model_, device_);
+    const Evaluator evaluate = make_evaluator();  // a missing model is said before data is read
     const data::Split split = split_ == "train" ? data::Split::train : data::Split::test;
     data_.train_images = data_.test_images = images_;
     const data::Dataset dataset = train::load_split(data_, split);
-    const train::Evaluation result = train::evaluate(*model, dataset, options_);
+    const train::Evaluation result = evaluate(dataset);
     if (!confusion_.empty()) {
       study::draw_confusion(
           confusion_of(result, dataset.class_names),
@@ -90,6 +122,23 @@ class EvalCommand : public Command {
   }
 
  private:
+  using Evaluator = std::function<train::Evaluation(const data::Dataset&)>;
+
+  Evaluator make_evaluator() const {
+    if (runtime_ == "libtorch") {
+      return [this, model = load_model_argument(model_, device_)](const data::Dataset& dataset) {
+        return train::evaluate(*model, dataset, options_);
+      };
+    }
+    if (device_ != "cpu") throw Error("--runtime infer computes on the CPU; leave --device out");
+    const auto session =
+        std::make_shared<infer::Session>(infer::Model::open(model_file_of(model_)),
+                                         infer::SessionOptions{.threads = threads_in_use()});
+    return [this, session](const data::Dataset& dataset) {
+      return train::evaluate(session->model().config(), classifier(session), dataset, options_);
+    };
+  }
+
   void print_json(Terminal& terminal, const train::Evaluation& result,
                   const data::Dataset& dataset) const {
     const auto matrix = confusion_of(result, {});
@@ -114,7 +163,7 @@ class EvalCommand : public Command {
     terminal.print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   }
 
-  std::string model_, split_ = "test", device_ = "cpu", confusion_;
+  std::string model_, split_ = "test", device_ = "cpu", runtime_ = "libtorch", confusion_;
   train::DataConfig data_;
   std::int64_t images_ = 0;
   train::EvaluateOptions options_;

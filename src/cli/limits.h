@@ -4,6 +4,7 @@
 namespace sape2::cli {
 
 inline constexpr long kLargestImage = 4096;  // pixels a side
+inline constexpr long kMostClasses = 1L << 20;
 inline constexpr long kMostImages = 1L << 30;
 
 }  // namespace sape2::cli

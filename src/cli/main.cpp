@@ -4,30 +4,15 @@
 #include "sape2/base/start_up.h"
 
 #include "cli/program.h"
+#include "cli/standard_streams.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include <cstdio>
 
-namespace {
-
-// A standard stream that is closed would be the number of the next file that is opened, and what
-// is meant for the terminal would land in a log or a model.
-void open_standard_streams() {
-  int descriptor = 0;
-  do {
-    descriptor = ::open("/dev/null", O_RDWR);
-  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
-  if (descriptor > STDERR_FILENO) ::close(descriptor);
-}
-
-}  // namespace
-
 int main(int count, char** arguments) {
-  open_standard_streams();
+  sape2::cli::open_standard_streams();
   // Steps allocate the same large tensors again and again: memory that goes back to the system in
   // between would be cleared anew each time, which costs as much as some kernels.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);

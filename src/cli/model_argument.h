@@ -1,6 +1,7 @@
 #pragma once
 
-#include <filesystem>
+#include "cli/model_path.h"
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,10 +12,7 @@ class ViT;
 
 namespace sape2::cli {
 
-/// The model file that an argument names: the file itself, or the best model of a run's folder.
-std::filesystem::path model_file_of(const std::string& argument);
-
-/// That model, ready for inference on a device (`cpu`, `cuda`, `cuda:1`).
+/// The model that an argument names (model_file_of()), ready for inference on a device (`cpu`, `cuda`, `cuda:1`).
 std::shared_ptr<nn::ViT> load_model_argument(const std::string& argument,
                                              const std::string& device);
 

@@ -1,6 +1,6 @@
-#include "sape2/error.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/explain/prediction_sheet.h"
-#include "sape2/in_quotes.h"
 #include "sape2/study/prediction.h"
 
 #include "cli/command.h"
@@ -18,8 +18,6 @@
 
 namespace sape2::cli {
 namespace {
-
-constexpr long kMostClasses = 1 << 20;
 
 using Json = nlohmann::ordered_json;
 

@@ -1,6 +1,6 @@
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 #include "sape2/study/probes.h"
 
 #include "cli/command.h"
@@ -81,7 +81,7 @@ class ProbeCommand : public Command {
  public:
   std::string name() const override { return "probe"; }
   std::string summary() const override {
-    return "Measure what a model's positions do: other sizes, shifts, regions";
+    return "Measure what a model's positions do: other sizes, shifts, regions, gates";
   }
 
   void declare(CLI::App& app) override {
@@ -89,11 +89,12 @@ class ProbeCommand : public Command {
         ->type_name("MODEL")
         ->required();
     app.add_option("--data", options_.data.name,
-                   "Images for sizes and translation (default: those of the run, or shapes)")
+                   "Images for sizes, translation and gates (default: those of the run, or shapes)")
         ->type_name("NAME");
     app.add_option("--root", options_.data.root, "Folder to look for the data set in")
         ->type_name("PATH");
-    app.add_option("--probes", probes_, "Which: sizes, scale, translation, region (default: all)")
+    app.add_option("--probes", probes_,
+                   "Which: sizes, scale, translation, region, gates (default: all)")
         ->delimiter(',')
         ->type_name("LIST");
     app.add_option("--images", options_.images, "Images each probe looks at (default: 500)")
@@ -108,8 +109,7 @@ class ProbeCommand : public Command {
     for (const std::string& probe : probes_) {
       const auto& known = study::probe_names();
       if (std::ranges::find(known, probe) != known.end()) continue;
-      throw Error("the probe " + in_quotes(probe) + " is not known; " +
-                  nn::name_advice(probe, known));
+      throw Error("the probe " + in_quotes(probe) + " is not known; " + name_advice(probe, known));
     }
     const auto model = load_model_argument(model_, device_);
     if (options_.data.name.empty()) options_.data = data_of_run(model_file_of(model_));

@@ -1,9 +1,9 @@
 #include "cli/program.h"
 
 #include "sape2/base/cpu.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 #include "sape2/train/run_config.h"
 #include "sape2/version.h"
 
@@ -78,6 +78,7 @@ Program::Program() {
   app_.set_help_flag("-h,--help", "Print this help and leave");
   app_.add_option("--threads", threads_, "Threads to compute with (default: one for each core)")
       ->check(whole_number(1, train::kMostThreads))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("N");
   // Options of the program may stand after the command; what is left over is reported below.
   app_.fallthrough();
@@ -97,11 +98,11 @@ void Program::refuse_unknown(const CLI::App* chosen) const {
   const std::vector<std::string> unknown = app_.remaining(/*recurse=*/true);
   if (!unknown.empty() && unknown.front().starts_with("-")) {
     throw UsageError("option " + in_quotes(unknown.front()) + " is not known; " +
-                     nn::name_advice(unknown.front(), option_names(app_)));
+                     name_advice(unknown.front(), option_names(app_)));
   }
   if (chosen == nullptr && !unknown.empty()) {
     throw UsageError("command " + in_quotes(unknown.front()) + " is not known; " +
-                     nn::name_advice(unknown.front(), names));
+                     name_advice(unknown.front(), names));
   }
   if (!unknown.empty()) {
     throw UsageError(chosen->get_name() + " has no use for the argument " +

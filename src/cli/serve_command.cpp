@@ -1,6 +1,9 @@
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/data/locations.h"
-#include "sape2/error.h"
+#include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
+#include "sape2/serve/explorer.h"
 #include "sape2/serve/server.h"
 
 #include "cli/command.h"
@@ -22,6 +25,7 @@ namespace sape2::cli {
 namespace {
 
 constexpr std::size_t kMostModels = 16;
+constexpr long kMostExportedImages = 10'000;
 constexpr auto kPoll = std::chrono::milliseconds(50);
 constexpr auto kLongestStop = std::chrono::milliseconds(1500);
 
@@ -76,13 +80,21 @@ class ServeCommand : public Command {
     app.add_option("--host", host_, "Address to listen on (default: 127.0.0.1, this machine only)")
         ->type_name("ADDRESS");
     app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
+    app.add_option("--export", export_,
+                   "Serve nothing: write the page to a folder that any web server can give out; the "
+                   "models then run in the visitor's browser")
+        ->type_name("FOLDER");
+    app.add_option("--images", images_, "Images of the data set to write there (default: 24)")
+        ->check(whole_number(0, kMostExportedImages))
+        ->type_name("N");
     app.footer(limits_text() +
                "Ctrl-C stops it. The API is described in docs/serve.md.\n\n"
-               "  sape2 serve runs/first runs/second --data cifar10");
+               "  sape2 serve runs/first runs/second --data cifar10\n"
+               "  sape2 serve runs/first --export public/explorer");
   }
 
   int run(Terminal& terminal) override {
-    if (!serve::can_serve()) {
+    if (export_.empty() && !serve::can_serve()) {
       throw Error("this build has no server: install libcpp-httplib-dev and build again");
     }
     if (models_.empty()) models_ = shipped_models();
@@ -90,6 +102,7 @@ class ServeCommand : public Command {
       throw Error(fmt::format("{} models are given; at most {} are served at once", models_.size(),
                               kMostModels));
     }
+    if (!export_.empty()) return write_page(terminal);
     serve::ServerOptions options{.host = host_, .port = port_, .split = split_};
     for (const std::string& model : models_) {
       options.models.push_back({model_name_of(model), load_model_argument(model, device_)});
@@ -101,6 +114,19 @@ class ServeCommand : public Command {
   }
 
  private:
+  int write_page(const Terminal& terminal) const {
+    serve::ExplorerOptions options{.split = split_, .images = images_};
+    for (const std::string& model : models_) {
+      options.models.push_back({model_name_of(model), model_file_of(model)});
+    }
+    const auto dataset = chosen_dataset(io::read_model_config(options.models.front().file));
+    if (dataset) options.dataset = &*dataset;
+    serve::write_explorer(export_, options);
+    terminal.print(fmt::format("wrote {}; try it: python3 -m http.server --directory {}",
+                               printable(export_), printable(export_)));
+    return kExitSuccess;
+  }
+
   void serve_until_stopped(const Terminal& terminal, serve::Server& server) {
     const StopSignal stop;
     terminal.print("serving on " + server.address() + "   (Ctrl-C stops)");
@@ -128,7 +154,8 @@ class ServeCommand : public Command {
   }
 
   std::vector<std::string> models_;
-  std::string data_, split_ = "test", root_, host_ = "127.0.0.1", device_ = "cpu";
+  std::string data_, split_ = "test", root_, host_ = "127.0.0.1", device_ = "cpu", export_;
+  std::int64_t images_ = 24;
   int port_ = 8322;
 };
 

@@ -1,6 +1,6 @@
 #include "cli/terminal.h"
 
-#include "sape2/in_quotes.h"
+#include "sape2/base/in_quotes.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

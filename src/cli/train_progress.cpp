@@ -1,6 +1,6 @@
 #include "cli/train_progress.h"
 
-#include "sape2/in_quotes.h"
+#include "sape2/base/in_quotes.h"
 
 #include "cli/duration_text.h"
 

@@ -1,9 +1,9 @@
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 #include "sape2/data/dataset.h"
 #include "sape2/data/locations.h"
 #include "sape2/data/shapes.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
 
 #include "data/official.h"
 #include "data/readers/readers.h"
@@ -59,7 +59,7 @@ const DatasetInfo& dataset_info(const std::string& name) {
     names.push_back(info.name);
   }
   throw Error(
-      fmt::format("there is no data set {}; {}", in_quotes(name), nn::name_advice(name, names)));
+      fmt::format("there is no data set {}; {}", in_quotes(name), name_advice(name, names)));
 }
 
 std::optional<std::filesystem::path> folder_of_name(const std::string& name) {

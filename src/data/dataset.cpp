@@ -1,8 +1,8 @@
 #include "sape2/data/dataset.h"
 
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/data/image.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
 #include "sape2/nn/model_config.h"
 
 #include "data/readers/readers.h"

@@ -1,17 +1,15 @@
 #include "data/files.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/io/atomic_file.h"
 
 #include "data/text.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <system_error>
@@ -23,15 +21,6 @@ namespace {
 [[noreturn]] void fail(const char* verb, const fs::path& path, int error) {
   throw Error(fmt::format("cannot {} {}: {}", verb, in_quotes(path),
                           std::generic_category().message(error)));
-}
-
-void write_all(int descriptor, std::span<const std::uint8_t> bytes, const fs::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("write", path, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
 }
 
 }  // namespace
@@ -89,20 +78,9 @@ Bytes read_maybe_gzip(const fs::path& path, std::uint64_t limit) {
 }
 
 void write_file(const fs::path& path, std::span<const std::uint8_t> bytes) {
-  fs::path partial = path;
-  partial += ".part";
-  const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) fail("write", path, errno);
-  try {
-    write_all(descriptor, bytes, path);
-    if (::fsync(descriptor) != 0) fail("write", path, errno);
-  } catch (...) {
-    ::close(descriptor);
-    ::unlink(partial.c_str());
-    throw;
-  }
-  ::close(descriptor);
-  if (::rename(partial.c_str(), path.c_str()) != 0) fail("write", path, errno);
+  io::AtomicFile file(path);
+  file.write(std::as_bytes(bytes));
+  file.commit();
 }
 
 void create_folder(const fs::path& path) {

@@ -16,7 +16,7 @@ Bytes read_file(const std::filesystem::path& path, std::uint64_t limit);
 /// A whole file, unpacked if it is compressed with gzip, of at most `limit` unpacked bytes.
 Bytes read_maybe_gzip(const std::filesystem::path& path, std::uint64_t limit);
 
-/// Writes beside the target and renames: a file under its final name is a whole file.
+/// Appears under its name only when it is whole (io::AtomicFile).
 void write_file(const std::filesystem::path& path, std::span<const std::uint8_t> bytes);
 
 void create_folder(const std::filesystem::path& path);

@@ -1,7 +1,7 @@
 #include "sape2/data/loader.h"
 
+#include "sape2/base/error.h"
 #include "sape2/data/random.h"
-#include "sape2/error.h"
 
 #include "data/augment/plan.h"
 
@@ -150,9 +150,9 @@ struct Loader::State {
     if (ops::can_augment(dataset.images)) {
       const auto plan =
           plan_batch(sources, dataset.height(), dataset.width(), options.augment, key);
-      auto made =
-          ops::augment(dataset.images, dataset.labels, plan,
-                       augment_settings(dataset.classes(), dataset.normalisation, options.augment));
+      auto made = ops::augment(dataset.images, dataset.labels, plan,
+                               augment_settings(dataset.channels(), dataset.classes(),
+                                                dataset.normalisation, options.augment));
       batch.images = std::move(made.images);
       batch.targets = std::move(made.targets);
       return batch;

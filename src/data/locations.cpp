@@ -1,6 +1,6 @@
 #include "sape2/data/locations.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "data/official.h"
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+// Ours, because what the standard library and LibTorch draw differs between versions and devices.
 namespace sape2::data {
 namespace {
 

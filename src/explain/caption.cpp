@@ -1,6 +1,6 @@
 #include "sape2/explain/caption.h"
 
-#include "sape2/nn/vit.h"
+#include "sape2/nn/encoding_definition.h"
 
 #include <fmt/format.h>
 
@@ -15,9 +15,9 @@ constexpr double kPlainBend = 0.1;
 constexpr double kAlikeGates = 0.05;
 constexpr double kClampedToTell = 0.001;  // of all positions
 
-bool is_mean(const Inspection& inspection, const Selection& selection) {
-  return (!selection.layer && inspection.layers() > 1) ||
-         (!selection.head && inspection.heads() > 1);
+bool is_mean(const Look& look, const Selection& selection) {
+  return (!selection.layer && look.layers() > 1) ||
+         (!selection.head && look.heads() > 1);
 }
 
 std::string of_axis(What what) {
@@ -51,10 +51,10 @@ std::string signed_text(double factor, const Extent& extent) {
                      effect_text(lowered), effect_text(raised));
 }
 
-std::vector<std::string> bias_captions(const Inspection& inspection, What what,
+std::vector<std::string> bias_captions(const Look& look, What what,
                                        const Selection& selection, const Extent& extent) {
-  const bool distance = inspection.scale_kind(what) == ScaleKind::distance;
-  const LogitFactor factor = inspection.logit_factor(selection);
+  const bool distance = look.scale_kind(what) == ScaleKind::distance;
+  const LogitFactor factor = look.logit_factor(selection);
   std::vector<std::string> sentences;
   if (factor.is_one()) {
     sentences.push_back(of_axis(what) + (distance ? distance_text(factor.low, extent.most)
@@ -69,22 +69,22 @@ std::vector<std::string> bias_captions(const Inspection& inspection, What what,
             ? ", so it raises attention in some and lowers it in others"
             : ""));
   }
-  if (is_mean(inspection, selection)) {
+  if (is_mean(look, selection)) {
     sentences.push_back("The map is a mean; single layers and heads are stronger.");
   }
   return sentences;
 }
 
-std::vector<std::string> attention_captions(const Inspection& inspection, const Extent& extent) {
+std::vector<std::string> attention_captions(const Look& look, const Extent& extent) {
   std::vector<std::string> sentences;
-  const ops::Grid& grid = inspection.grid();
+  const infer::Grid& grid = look.grid();
   sentences.push_back(
       fmt::format("How a patch shares out its attention, 100 % in all{}. If all patches were "
                   "alike, each would get {:.2g} %; the largest here is {:.2g} %.",
                   grid.prefix > 0 ? ", what goes to class token and registers included" : "",
                   100.0 / static_cast<double>(grid.tokens()), 100 * extent.most));
-  if (!inspection.offers(What::bias)) {
-    const nn::EncodingSpec& spec = inspection.model().config().encoding;
+  if (!look.offers(What::bias)) {
+    const nn::EncodingSpec& spec = look.config().encoding;
     sentences.push_back(fmt::format(
         "The encoding {} ({}) adds no bias to the logits, so it shows in the attention only.",
         spec.to_string(), nn::encoding_definition(spec.name()).summary));
@@ -92,9 +92,9 @@ std::vector<std::string> attention_captions(const Inspection& inspection, const 
   return sentences;
 }
 
-std::string most_bent_text(const Inspection& inspection, const Selection& selection,
+std::string most_bent_text(const Look& look, const Selection& selection,
                            const GateSummary& summary) {
-  if (!is_mean(inspection, selection)) return "";
+  if (!is_mean(look, selection)) return "";
   return fmt::format(" Layer {}, head {} depends on the image most: up to {} patches.",
                      *summary.most_bent.layer + 1, *summary.most_bent.head + 1,
                      number_text(summary.most_bend, 2));
@@ -105,11 +105,11 @@ std::string gates_text(const GateSummary& summary) {
                      summary.deviation);
 }
 
-std::string positions_caption(const Inspection& inspection, const Selection& selection) {
-  const GateSummary summary = inspection.gate_summary(selection);
+std::string positions_caption(const Look& look, const Selection& selection) {
+  const GateSummary summary = look.gate_summary(selection);
   const std::string spacing = fmt::format("{:.2f} per patch", summary.spacing);
   const std::string bend = number_text(std::max(0.01, summary.bend), 1);
-  const std::string most = most_bent_text(inspection, selection, summary);
+  const std::string most = most_bent_text(look, selection, summary);
   if (summary.bend <= kPlainBend * summary.spacing) {
     return fmt::format(
         "These positions are nearly plain offsets, {} to within {} patches: the image hardly "
@@ -122,14 +122,14 @@ std::string positions_caption(const Inspection& inspection, const Selection& sel
       spacing, number_text(summary.bend, 2), gates_text(summary), most);
 }
 
-std::string gates_caption(const Inspection& inspection, const Selection& selection) {
-  const GateSummary summary = inspection.gate_summary(selection);
+std::string gates_caption(const Look& look, const Selection& selection) {
+  const GateSummary summary = look.gate_summary(selection);
   const bool alike = summary.deviation <= kAlikeGates;
   return fmt::format(
       "How much each patch{} counts as a step: 1 in full, 0 not at all. Here {}{}.{}",
-      inspection.offers(What::bias_x) ? " of the same row and column" : "", gates_text(summary),
+      look.offers(What::bias_x) ? " of the same row and column" : "", gates_text(summary),
       alike ? ", nearly all alike: the image hardly shows in them" : "",
-      most_bent_text(inspection, selection, summary));
+      most_bent_text(look, selection, summary));
 }
 
 }  // namespace
@@ -153,17 +153,17 @@ std::string effect_text(double logits) {
                      factor_text(logits));
 }
 
-std::vector<std::string> captions(const Inspection& inspection, What what,
+std::vector<std::string> captions(const Look& look, What what,
                                   const Selection& selection, const Extent& extent) {
   switch (what) {
     case What::gates:
-      return {gates_caption(inspection, selection)};
+      return {gates_caption(look, selection)};
     case What::positions:
-      return {positions_caption(inspection, selection)};
+      return {positions_caption(look, selection)};
     case What::attention:
-      return attention_captions(inspection, extent);
+      return attention_captions(look, extent);
     default:
-      return bias_captions(inspection, what, selection, extent);
+      return bias_captions(look, what, selection, extent);
   }
 }
 
@@ -185,15 +185,15 @@ std::string reading_text(ScaleKind kind, const std::optional<double>& logit_fact
   return "";
 }
 
-std::optional<std::string> clamp_warning(const Inspection& inspection) {
-  const double share = inspection.clamped_share();
+std::optional<std::string> clamp_warning(const Look& look) {
+  const double share = look.clamped_share();
   if (share < kClampedToTell) return std::nullopt;
-  const nn::ViTConfig& vit = inspection.model().config().vit;
+  const nn::ViTConfig& vit = look.config().vit;
   return fmt::format(
       "The tables clamp: this grid has {}×{} patches, the model was trained on {}×{}. {:.0f} % of "
       "the positions lie beyond the end of its tables and all read the last row, so stripes and "
       "flat areas can come from the tables, not from the image.",
-      inspection.grid().rows, inspection.grid().cols, vit.rows(), vit.cols(),
+      look.grid().rows, look.grid().cols, vit.rows(), vit.cols(),
       std::max(1.0, 100 * share));
 }
 

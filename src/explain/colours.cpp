@@ -1,8 +1,8 @@
 #include "sape2/explain/colours.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +43,7 @@ Palette parse_palette(std::string_view name) {
   if (name == "green") return Palette::green;
   if (name == "cividis") return Palette::cividis;
   throw Error("there are no colours " + in_quotes(name) + "; " +
-              nn::name_advice(name, {"green", "cividis"}));
+              name_advice(name, {"green", "cividis"}));
 }
 
 Rgb colour_at(ScaleKind kind, Palette palette, double place) {

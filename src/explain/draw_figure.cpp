@@ -1,8 +1,8 @@
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 #include "sape2/explain/caption.h"
 #include "sape2/explain/figure.h"
-#include "sape2/in_quotes.h"
 
 #if SAPE2_HAVE_DRAWING
 

@@ -12,11 +12,11 @@ namespace {
 
 constexpr double kCell = 31, kLeastSide = 200, kMostSide = 500;
 constexpr std::int64_t kMostNumbered = 16;  // along a side; more numbers than that cannot be read
-constexpr double kTitleHeight = 26, kFootHeight = 26, kCaptionRise = 6;
+constexpr double kPanelTitleHeight = 26, kFootHeight = 26, kCaptionRise = 6;
 
 using Numbers = std::vector<std::string>;
 
-bool numbered(const ops::Grid& grid) {
+bool numbered(const infer::Grid& grid) {
   return std::max(grid.rows, grid.cols) <= kMostNumbered;
 }
 
@@ -29,7 +29,7 @@ std::string whole_text(std::int64_t value) {
 }
 
 // Values as colours, and numbers over them: one line or two.
-void draw_numbers(Canvas& canvas, const Box& box, const ops::Grid& grid, const at::Tensor& values,
+void draw_numbers(Canvas& canvas, const Box& box, const infer::Grid& grid, const at::Tensor& values,
                   const DrawOptions& options, const ValueRange& range,
                   const std::function<Numbers(std::int64_t y, std::int64_t x)>& numbers) {
   draw_values(canvas, box, values, ScaleKind::distance, options.palette, range);
@@ -56,12 +56,12 @@ void draw_numbers(Canvas& canvas, const Box& box, const ops::Grid& grid, const a
 }
 
 // The distances of raster numbers, and of offsets: what colours APE's and RPE's panels.
-at::Tensor raster_distance(const ops::Grid& grid, const Patch& from) {
+at::Tensor raster_distance(const infer::Grid& grid, const Patch& from) {
   const at::Tensor number = at::arange(grid.patches(), at::kDouble).view({grid.rows, grid.cols});
   return (number - static_cast<double>(from.y * grid.cols + from.x)).abs();
 }
 
-at::Tensor offset_distance(const ops::Grid& grid, const Patch& from) {
+at::Tensor offset_distance(const infer::Grid& grid, const Patch& from) {
   const at::Tensor y = (at::arange(grid.rows, at::kDouble) - static_cast<double>(from.y)).abs();
   const at::Tensor x = (at::arange(grid.cols, at::kDouble) - static_cast<double>(from.x)).abs();
   return y.unsqueeze(1) + x.unsqueeze(0);
@@ -71,10 +71,13 @@ ValueRange up_to_largest(const at::Tensor& values) {
   return range_for(ScaleKind::distance, 0, values.max().item<double>());
 }
 
-Numbers soft_numbers(const SoftPositions& seen, const ops::Grid& grid, std::int64_t y,
+Numbers soft_numbers(const SoftPositions& seen, const infer::Grid& grid, std::int64_t y,
                      std::int64_t x) {
-  if (seen.raster.defined()) return {position_text(seen.raster[y * grid.cols + x].item<double>())};
-  return {position_text(seen.x[x].item<double>()), position_text(seen.y[y].item<double>())};
+  const auto at = [](const std::vector<float>& curve, std::int64_t place) {
+    return position_text(curve[static_cast<std::size_t>(place)]);
+  };
+  if (!seen.raster.empty()) return {at(seen.raster, y * grid.cols + x)};
+  return {at(seen.x, x), at(seen.y, y)};
 }
 
 // The side of all panels of a row, in points.
@@ -108,7 +111,7 @@ std::pair<double, double> positions_size(Canvas& ruler, const FigureRow& row) {
   for (const ModelPanels& panels : row.models) {
     words += caption_height(ruler, width, labelled(panels, row));
   }
-  return {width, lines * (kTitleHeight + box.height + kFootHeight) + words};
+  return {width, lines * (kPanelTitleHeight + box.height + kFootHeight) + words};
 }
 
 void draw_positions(Canvas& canvas, double left, double top, const FigureRow& row,
@@ -119,7 +122,7 @@ void draw_positions(Canvas& canvas, double left, double top, const FigureRow& ro
   for (std::size_t i = 0; i < first.patches.size(); ++i) {
     const ChosenPatch& chosen = first.patches[i];
     const Rgb mark = mark_colour(i);
-    Box box = image_box(left, y + kTitleHeight, side, static_cast<double>(row.image.height),
+    Box box = image_box(left, y + kPanelTitleHeight, side, static_cast<double>(row.image.height),
                         static_cast<double>(row.image.width));
     const auto title = [&](const std::string& words, const std::string& note) {
       canvas.text(box.left, box.top - 15, canvas.fitted(words, box.width, kTextSize, true),
@@ -127,7 +130,7 @@ void draw_positions(Canvas& canvas, double left, double top, const FigureRow& ro
       canvas.text(box.left, box.top - 5, canvas.fitted(note, box.width, 8),
                   {.size = 8, .colour = kFaintInk});
     };
-    const auto finish = [&](const ops::Grid& grid, const Patch& patch) {
+    const auto finish = [&](const infer::Grid& grid, const Patch& patch) {
       draw_mark(canvas, box, grid, patch, mark);
       box.left = box.right() + kGap;
     };
@@ -156,7 +159,7 @@ void draw_positions(Canvas& canvas, double left, double top, const FigureRow& ro
     for (const ModelPanels& panels : row.models) {
       const SoftPositions& seen = panels.positions[i];
       title(panels.title,
-            seen.raster.defined() ? "soft position in raster order" : "soft positions x over y");
+            !seen.raster.empty() ? "soft position in raster order" : "soft positions x over y");
       draw_numbers(canvas, box, panels.grid, panels.maps[i], options, panels.range,
                    [&](std::int64_t row_, std::int64_t col) {
                      return soft_numbers(seen, panels.grid, row_, col);

@@ -1,9 +1,9 @@
 #include "sape2/explain/figure.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/explain/caption.h"
 #include "sape2/explain/patch_choice.h"
-#include "sape2/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 #include "sape2/nn/vit.h"
 
@@ -30,7 +30,7 @@ std::vector<ChosenPatch> chosen_on(const Inspection& inspection, const FigureOpt
 }
 
 // The patch of another grid that lies at the same place of the image.
-Patch moved(const Patch& patch, const ops::Grid& from, const ops::Grid& to) {
+Patch moved(const Patch& patch, const infer::Grid& from, const infer::Grid& to) {
   const auto place = [](std::int64_t at, std::int64_t n, std::int64_t m) {
     return std::min(m - 1, (2 * at + 1) * m / (2 * n));
   };
@@ -62,7 +62,7 @@ ValueRange range_of(const std::vector<const ModelPanels*>& panels) {
 }
 
 std::string prediction_text(const Inspection& inspection) {
-  const study::Prediction& first = inspection.predictions().front();
+  const infer::Prediction& first = inspection.predictions().front();
   return fmt::format("{} {:.0f} %", first.name, 100 * first.probability);
 }
 
@@ -86,7 +86,7 @@ ModelPanels panels_of(const Inspection& inspection, const std::string& name,
   inspection.require(options.what);
   inspection.check(options.selection);
   ModelPanels panels;
-  const std::string encoding = inspection.model().config().encoding.to_string();
+  const std::string encoding = inspection.config().encoding.to_string();
   panels.title = name.empty() || name == encoding ? encoding : encoding + " (" + name + ")";
   panels.prediction = prediction_text(inspection);
   panels.grid = inspection.grid();
@@ -125,9 +125,12 @@ void add_numbers(io::NamedTensors& numbers, const std::string& prefix, const Mod
   if (panels.matrix.defined()) numbers[prefix + "matrix"] = panels.matrix;
   std::vector<at::Tensor> x, y, raster;
   for (const SoftPositions& positions : panels.positions) {
-    if (positions.x.defined()) x.push_back(positions.x);
-    if (positions.y.defined()) y.push_back(positions.y);
-    if (positions.raster.defined()) raster.push_back(positions.raster);
+    const auto add = [](std::vector<at::Tensor>& to, const std::vector<float>& curve) {
+      if (!curve.empty()) to.push_back(at::tensor(at::ArrayRef<float>(curve)));
+    };
+    add(x, positions.x);
+    add(y, positions.y);
+    add(raster, positions.raster);
   }
   if (!x.empty()) numbers[prefix + "positions_x"] = at::stack(x);
   if (!y.empty()) numbers[prefix + "positions_y"] = at::stack(y);

@@ -2,7 +2,7 @@
 
 #include "sape2/explain/caption.h"
 
-#include "explain/ticks.h"
+#include "draw/axis.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ Box image_box(double left, double top, double side, double height, double width)
   return {left, top, width * scale, height * scale};
 }
 
-Box patch_box(const Box& image, const ops::Grid& grid, const Patch& patch) {
+Box patch_box(const Box& image, const infer::Grid& grid, const Patch& patch) {
   const double width = image.width / static_cast<double>(grid.cols);
   const double height = image.height / static_cast<double>(grid.rows);
   return {image.left + width * static_cast<double>(patch.x),
@@ -65,7 +65,7 @@ void draw_image(Canvas& canvas, const Box& box, const data::Image& image) {
   canvas.raster(box, raster);
 }
 
-void draw_grid(Canvas& canvas, const Box& box, const ops::Grid& grid) {
+void draw_grid(Canvas& canvas, const Box& box, const infer::Grid& grid) {
   const double cell = box.width / static_cast<double>(grid.cols);
   const double thickness = std::clamp(cell / 24, 0.15, 0.8);
   const double opacity = std::clamp(cell / 12, 0.25, 0.75);
@@ -80,7 +80,7 @@ void draw_grid(Canvas& canvas, const Box& box, const ops::Grid& grid) {
   }
 }
 
-void draw_mark(Canvas& canvas, const Box& image, const ops::Grid& grid, const Patch& patch,
+void draw_mark(Canvas& canvas, const Box& image, const infer::Grid& grid, const Patch& patch,
                const Rgb& colour) {
   Box box = patch_box(image, grid, patch);
   // A tiny patch is marked by a frame around it.
@@ -132,13 +132,14 @@ void draw_scale(Canvas& canvas, double left, double top, double height, ScaleKin
   canvas.outline(bar, kFaintInk, 0.5);
   const bool percent = kind == ScaleKind::share;
   const double unit = percent ? 100 : 1;
-  const auto ticks = round_ticks(range.low * unit, range.high * unit, height > kTallScale ? 6 : 4);
+  const auto ticks =
+      draw::round_ticks(range.low * unit, range.high * unit, height > kTallScale ? 6 : 4);
   const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
   double widest = 0;
   for (const double tick : ticks) {
     const double y = bar.bottom() - range.place_of(tick / unit) * height;
     canvas.line(bar.right(), y, bar.right() + 3, y, kInk, 0.6);
-    const std::string words = tick_text(tick, step) + (percent ? " %" : "");
+    const std::string words = draw::tick_text(tick, step) + (percent ? " %" : "");
     canvas.text(bar.right() + 5, y + 2.8, words, {.size = 8});
     widest = std::max(widest, canvas.text_width(words, 8));
   }

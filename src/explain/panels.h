@@ -1,6 +1,8 @@
 #pragma once
 
-#include "explain/canvas.h"
+#include "sape2/explain/figure.h"
+
+#include "draw/canvas.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -10,6 +12,9 @@
 /// The parts that figures are put together from.
 namespace sape2::explain {
 
+using draw::Box, draw::Canvas, draw::Raster;
+using draw::kFaintInk, draw::kInk, draw::kPaper;
+
 inline constexpr double kTextSize = 9, kTitleSize = 12, kMargin = 20, kGap = 18;
 inline constexpr double kScaleWidth = 84;  ///< of a colour scale with its numbers
 
@@ -17,7 +22,7 @@ inline constexpr double kScaleWidth = 84;  ///< of a colour scale with its numbe
 Box image_box(double left, double top, double side, double height, double width);
 
 /// The box of one patch.
-Box patch_box(const Box& image, const ops::Grid& grid, const Patch& patch);
+Box patch_box(const Box& image, const infer::Grid& grid, const Patch& patch);
 
 /// The colour that marks the patch of that number among the chosen ones.
 Rgb mark_colour(std::size_t number);
@@ -25,10 +30,10 @@ Rgb mark_colour(std::size_t number);
 void draw_image(Canvas& canvas, const Box& box, const data::Image& image);
 
 /// Lines between patches, thinner the more there are.
-void draw_grid(Canvas& canvas, const Box& box, const ops::Grid& grid);
+void draw_grid(Canvas& canvas, const Box& box, const infer::Grid& grid);
 
 /// An outline with a white edge, to be seen on any ground.
-void draw_mark(Canvas& canvas, const Box& image, const ops::Grid& grid, const Patch& patch,
+void draw_mark(Canvas& canvas, const Box& image, const infer::Grid& grid, const Patch& patch,
                const Rgb& colour);
 
 /// Values [rows, cols] as colours.

@@ -1,8 +1,10 @@
 #include "sape2/explain/patch_choice.h"
 
-#include "sape2/explain/inspection.h"
+#include "sape2/explain/look.h"
 
-#include <ATen/ATen.h>
+#include <algorithm>
+#include <cmath>
+#include <vector>
 
 namespace sape2::explain {
 namespace {
@@ -10,68 +12,122 @@ namespace {
 constexpr int kRounds = 20;
 constexpr double kTiny = 1e-12;
 
-at::Tensor unit(const at::Tensor& vectors) {
-  return vectors / vectors.norm(2, -1, true).clamp_min(kTiny);
+using Vector = std::vector<double>;
+using Group = std::vector<bool>;  // which patches belong to it
+
+double dot(const Vector& a, const Vector& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
 }
 
-at::Tensor border_of(const ops::Grid& grid) {
-  at::Tensor border = at::ones({grid.rows, grid.cols}, at::kBool);
-  if (grid.rows > 2 && grid.cols > 2) {
-    border.narrow(0, 1, grid.rows - 2).narrow(1, 1, grid.cols - 2).fill_(false);
+void make_unit(Vector& vector) {
+  const double length = std::max(kTiny, std::sqrt(dot(vector, vector)));
+  for (double& entry : vector) entry /= length;
+}
+
+// Each patch as a direction away from the mean of all.
+std::vector<Vector> directions(std::span<const float> patches, std::size_t count) {
+  const std::size_t width = patches.size() / count;
+  Vector mean(width);
+  for (std::size_t i = 0; i < patches.size(); ++i) {
+    mean[i % width] += static_cast<double>(patches[i]) / static_cast<double>(count);
   }
-  return border.flatten();
+  std::vector<Vector> all(count, Vector(width));
+  for (std::size_t i = 0; i < patches.size(); ++i) {
+    all[i / width][i % width] = static_cast<double>(patches[i]) - mean[i % width];
+  }
+  for (Vector& vector : all) make_unit(vector);
+  return all;
 }
 
-at::Tensor middle_of(const ops::Grid& grid) {
-  at::Tensor middle = at::zeros({grid.rows, grid.cols}, at::kBool);
-  middle.narrow(0, grid.rows / 3, (grid.rows + 2) / 3)
-      .narrow(1, grid.cols / 3, (grid.cols + 2) / 3)
-      .fill_(true);
-  return middle.flatten();
+Group border_of(const infer::Grid& grid) {
+  Group border;
+  for (std::int64_t y = 0; y < grid.rows; ++y) {
+    for (std::int64_t x = 0; x < grid.cols; ++x) {
+      border.push_back(grid.rows <= 2 || grid.cols <= 2 || y == 0 || x == 0 || y == grid.rows - 1 ||
+                       x == grid.cols - 1);
+    }
+  }
+  return border;
 }
 
-at::Tensor mean_of(const at::Tensor& features, const at::Tensor& members) {
-  return unit(features.index({members}).mean(0));
+Group middle_of(const infer::Grid& grid) {
+  const auto within = [](std::int64_t place, std::int64_t n) {
+    return place >= n / 3 && place < n / 3 + (n + 2) / 3;
+  };
+  Group middle;
+  for (std::int64_t y = 0; y < grid.rows; ++y) {
+    for (std::int64_t x = 0; x < grid.cols; ++x) {
+      middle.push_back(within(y, grid.rows) && within(x, grid.cols));
+    }
+  }
+  return middle;
 }
 
-double share(const at::Tensor& of, const at::Tensor& within) {
-  return of.logical_and(within).sum().item<double>() / of.sum().item<double>();
+Vector mean_of(const std::vector<Vector>& vectors, const Group& members, bool in = true) {
+  Vector mean(vectors.front().size());
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
+    if (members[i] != in) continue;
+    for (std::size_t j = 0; j < mean.size(); ++j) mean[j] += vectors[i][j];
+  }
+  make_unit(mean);
+  return mean;
 }
 
-Patch best(const at::Tensor& score, const at::Tensor& members, const ops::Grid& grid) {
-  const auto number = score.masked_fill(members.logical_not(), -1e30).argmax().item<std::int64_t>();
-  return {number / grid.cols, number % grid.cols};
+// The share of a group that lies on the border.
+double share_of(const Group& members, bool in, const Group& border) {
+  double all = 0, on_border = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i] != in) continue;
+    ++all;
+    if (border[i]) ++on_border;
+  }
+  return on_border / all;
 }
 
 }  // namespace
 
-ChosenPatches choose_patches(const Inspection& inspection) {
-  return choose_patches(inspection.features(), inspection.grid());
+ChosenPatches choose_patches(const Look& look) {
+  return choose_patches(look.features(), look.grid());
 }
 
-ChosenPatches choose_patches(const at::Tensor& patches, const ops::Grid& grid) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor all = patches.to(at::kFloat);
-  const at::Tensor features = unit(all - all.mean(0, true));
-  const at::Tensor border = border_of(grid);
-  at::Tensor first = mean_of(features, middle_of(grid)), second = mean_of(features, border);
-  at::Tensor in_first;
+ChosenPatches choose_patches(std::span<const float> patches, const infer::Grid& grid) {
+  const auto count = static_cast<std::size_t>(grid.patches());
+  const std::vector<Vector> all = directions(patches, count);
+  const Group border = border_of(grid);
+  Vector first = mean_of(all, middle_of(grid)), second = mean_of(all, border);
+  const auto score = [&](std::size_t i) { return dot(all[i], first) - dot(all[i], second); };
+  Group in_first;
   for (int round = 0; round < kRounds; ++round) {
-    const at::Tensor now = features.matmul(first) > features.matmul(second);
-    const auto count = now.sum().item<std::int64_t>();
-    if (count == 0 || count == grid.patches()) {  // nothing to tell apart
+    Group now(count);
+    for (std::size_t i = 0; i < count; ++i) now[i] = score(i) > 0;
+    const auto members = static_cast<std::size_t>(std::ranges::count(now, true));
+    if (members == 0 || members == count) {  // nothing to tell apart
       return {{grid.rows / 2, grid.cols / 2}, {0, 0}};
     }
-    if (in_first.defined() && in_first.equal(now)) break;
+    if (now == in_first) break;
     in_first = now;
-    first = mean_of(features, in_first);
-    second = mean_of(features, in_first.logical_not());
+    first = mean_of(all, in_first);
+    second = mean_of(all, in_first, false);
   }
-  const at::Tensor in_second = in_first.logical_not();
-  const at::Tensor score = features.matmul(first) - features.matmul(second);
-  const Patch of_first = best(score, in_first, grid), of_second = best(-score, in_second, grid);
-  return share(in_first, border) > share(in_second, border) ? ChosenPatches{of_second, of_first}
-                                                            : ChosenPatches{of_first, of_second};
+  std::size_t of_first = 0, of_second = 0;
+  double best_first = -INFINITY, best_second = -INFINITY;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double own = in_first[i] ? score(i) : -score(i);
+    double& best = in_first[i] ? best_first : best_second;
+    if (own <= best) continue;
+    best = own;
+    (in_first[i] ? of_first : of_second) = i;
+  }
+  const auto place = [&](std::size_t number) {
+    const auto whole = static_cast<std::int64_t>(number);
+    return Patch{whole / grid.cols, whole % grid.cols};
+  };
+  const Patch one = place(of_first), other = place(of_second);
+  return share_of(in_first, true, border) > share_of(in_first, false, border)
+             ? ChosenPatches{other, one}
+             : ChosenPatches{one, other};
 }
 
 }  // namespace sape2::explain

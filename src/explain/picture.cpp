@@ -1,14 +1,12 @@
 #include "sape2/explain/picture.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <optional>
 #include <system_error>
 
@@ -52,12 +50,6 @@ std::optional<DatasetName> parse_dataset_name(std::string_view text) {
                      split == "train" ? data::Split::train : data::Split::test, *first, *last};
 }
 
-std::int64_t whole_patches(double pixels, std::int64_t patch) {
-  const double count = std::round(pixels / static_cast<double>(patch));
-  // An image of absurd proportions would not fit a whole number.
-  return static_cast<std::int64_t>(std::clamp(count, 1.0, 1e6)) * patch;
-}
-
 }  // namespace
 
 Picture picture_of(const data::Dataset& dataset, std::string_view split, std::int64_t index) {
@@ -96,26 +88,6 @@ const data::Dataset& PictureSource::split_of(const std::string& dataset, data::S
   const auto found = splits_.find(key);
   if (found != splits_.end()) return found->second;
   return splits_.emplace(key, data::load_dataset(dataset, split, {.root = root_})).first->second;
-}
-
-data::Image fit_image(const data::Image& image, const nn::ViTConfig& vit, const InputSize& size,
-                      std::int64_t most_patches) {
-  const auto height = static_cast<double>(image.height), width = static_cast<double>(image.width);
-  const double scale = size.shorter_side > 0
-                           ? static_cast<double>(size.shorter_side) / std::min(height, width)
-                           : std::max(static_cast<double>(vit.image_size.height) / height,
-                                      static_cast<double>(vit.image_size.width) / width);
-  const std::int64_t rows = whole_patches(height * scale, vit.patch_size.height);
-  const std::int64_t cols = whole_patches(width * scale, vit.patch_size.width);
-  const std::int64_t patches = rows / vit.patch_size.height * (cols / vit.patch_size.width);
-  if (patches > most_patches) {
-    throw Error(fmt::format(
-        "an image of {}×{} pixels would become {}×{}, which is {} patches and more than "
-        "the {} allowed; ask for a smaller size or cut the image",
-        image.height, image.width, rows, cols, patches, most_patches));
-  }
-  if (rows == image.height && cols == image.width) return image;
-  return data::resize(image, rows, cols);
 }
 
 }  // namespace sape2::explain

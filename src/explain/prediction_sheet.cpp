@@ -1,7 +1,7 @@
 #include "sape2/explain/prediction_sheet.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 #include "sape2/io/atomic_file.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #include "sape2/explain/view.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 
 #include <fmt/format.h>
 
@@ -35,8 +35,7 @@ What parse_what(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<What>(i);
   }
-  throw Error("there is no " + in_quotes(name) + " to look at; " +
-              nn::name_advice(name, what_names()));
+  throw Error("there is no " + in_quotes(name) + " to look at; " + name_advice(name, what_names()));
 }
 
 std::string_view to_string(ScaleKind kind) {

@@ -1,6 +1,6 @@
 #include "sape2/io/checksum.h"
 
-#include "sape2/in_quotes.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/io/crc32c.h"
 
 #include <array>
@@ -12,7 +12,7 @@ namespace {
 
 class Checksum {
  public:
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
+  void add(std::string_view text) { add(std::as_bytes(std::span(text.data(), text.size()))); }
   void add(std::span<const std::byte> bytes) { value_ = crc32c(bytes, value_); }
 
   void add(const TensorView& tensor) {

@@ -2,6 +2,8 @@
 
 #include <array>
 
+// Ours, because the reader of model files is to need no library (Debian 12 has none for CRC-32C;
+// zlib's and libarchive's are of another polynomial).
 namespace sape2::io {
 namespace {
 

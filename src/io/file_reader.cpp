@@ -1,7 +1,7 @@
 #include "io/file_reader.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

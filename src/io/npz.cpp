@@ -1,18 +1,21 @@
 #include "sape2/io/npz.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 
 #include <ATen/ATen.h>
-#include <zlib.h>
+#include <archive.h>
+#include <archive_entry.h>
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
+#include <exception>
+#include <initializer_list>
+#include <memory>
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace sape2::io {
 namespace {
@@ -20,37 +23,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "arrays are written as they lie in memory");
 
-constexpr std::uint16_t kZipVersion = 20;  // ZIP 2.0
-constexpr std::uint16_t kNameIsUtf8 = 0x0800;
-constexpr std::uint16_t kFirstDayOfDos = 0x0021;  // 1 January 1980: files depend on content alone
-constexpr std::uint64_t kLargestZip = std::numeric_limits<std::uint32_t>::max();
-constexpr std::size_t kMostEntries = std::numeric_limits<std::uint16_t>::max();
 constexpr std::size_t kNpyAlignment = 64;
-
-/// Little-endian numbers, one after another.
-class Record {
- public:
-  Record& u16(std::uint64_t value) { return number(value, 2); }
-  Record& u32(std::uint64_t value) { return number(value, 4); }
-  Record& text(std::string_view text) {
-    bytes_ += text;
-    return *this;
-  }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  Record& number(std::uint64_t value, int size) {
-    for (int i = 0; i < size; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 0xFF);
-    return *this;
-  }
-  std::string bytes_;
-};
-
-struct Entry {
-  std::string name;
-  std::uint32_t checksum;
-  std::uint64_t size, offset;
-};
 
 const char* type_text(const std::string& name, at::ScalarType type) {
   switch (type) {
@@ -83,88 +56,87 @@ std::string npy_header(const std::string& name, const at::Tensor& tensor) {
   const std::size_t used = kBefore + text.size() + 1;
   text.append((kNpyAlignment - used % kNpyAlignment) % kNpyAlignment, ' ');
   text += '\n';
-  return Record()
-      .text("\x93NUMPY")
-      .text(std::string("\x01\x00", 2))
-      .u16(text.size())
-      .text(text)
-      .bytes();
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(text.size() & 0xFF);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
 }
 
-std::uint32_t checksum_of(std::string_view header, std::string_view data) {
-  uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(header.data()), header.size());
-  sum = crc32_z(sum, reinterpret_cast<const Bytef*>(data.data()), data.size());
-  return static_cast<std::uint32_t>(sum);
-}
+/// A ZIP archive of stored files, written by libarchive into a file that appears when it is whole.
+class ZipWriter {
+ public:
+  explicit ZipWriter(const std::filesystem::path& path)
+      : path_(path), file_(path), archive_(archive_write_new()) {
+    check(archive_write_set_format_zip(archive_.get()));
+    check(archive_write_set_options(archive_.get(), "compression=store,hdrcharset=UTF-8"));
+    check(archive_write_set_bytes_per_block(archive_.get(), 0));  // as they come, without padding
+    check(archive_write_open(archive_.get(), this, nullptr, pass_on, nullptr));
+  }
 
-// What a local header and the central directory both say of an entry.
-Record& describe(Record& record, const Entry& entry) {
-  return record.u16(kZipVersion)
-      .u16(kNameIsUtf8)
-      .u16(0)  // stored
-      .u16(0)
-      .u16(kFirstDayOfDos)
-      .u32(entry.checksum)
-      .u32(entry.size)
-      .u32(entry.size)
-      .u16(entry.name.size())
-      .u16(0);
-}
+  // The entry has no time and no owner: files depend on their content alone.
+  void add(const std::string& name, std::initializer_list<std::string_view> parts) {
+    const std::unique_ptr<archive_entry, Destroy> entry(archive_entry_new());
+    std::size_t size = 0;
+    for (const std::string_view part : parts) size += part.size();
+    archive_entry_set_pathname_utf8(entry.get(), name.c_str());
+    archive_entry_set_size(entry.get(), static_cast<la_int64_t>(size));
+    archive_entry_set_filetype(entry.get(), AE_IFREG);
+    archive_entry_set_perm(entry.get(), 0644);
+    check(archive_write_header(archive_.get(), entry.get()));
+    for (const std::string_view part : parts) {
+      const la_ssize_t written = archive_write_data(archive_.get(), part.data(), part.size());
+      check(written == static_cast<la_ssize_t>(part.size()) ? ARCHIVE_OK : ARCHIVE_FATAL);
+    }
+  }
+
+  void commit() {
+    check(archive_write_close(archive_.get()));
+    file_.commit();
+  }
+
+ private:
+  struct Destroy {
+    void operator()(archive* archive) const { archive_write_free(archive); }
+    void operator()(archive_entry* entry) const { archive_entry_free(entry); }
+  };
+
+  // Exceptions must not pass through libarchive's C code.
+  static la_ssize_t pass_on(archive*, void* writer, const void* data, std::size_t length) {
+    auto& self = *static_cast<ZipWriter*>(writer);
+    try {
+      // What libarchive still has to say once it has failed is for nobody.
+      if (!self.failure_) self.file_.write({static_cast<const std::byte*>(data), length});
+      return static_cast<la_ssize_t>(length);
+    } catch (...) {
+      self.failure_ = std::current_exception();
+      return -1;
+    }
+  }
+
+  void check(int status) const {
+    if (failure_) std::rethrow_exception(failure_);
+    if (status == ARCHIVE_OK) return;
+    const char* reason = archive_error_string(archive_.get());
+    throw Error("cannot write " + in_quotes(path_) + ": " +
+                (reason != nullptr ? printable(reason) : "the archive cannot be made"));
+  }
+
+  std::filesystem::path path_;
+  AtomicFile file_;
+  std::exception_ptr failure_;
+  std::unique_ptr<archive, Destroy> archive_;
+};
 
 }  // namespace
 
 void write_npz(const std::filesystem::path& path, const NamedTensors& tensors) {
-  if (tensors.size() > kMostEntries) {
-    throw Error("cannot write " + in_quotes(path) + ": a ZIP file holds at most " +
-                std::to_string(kMostEntries) + " arrays");
-  }
-  AtomicFile file(path);
-  std::vector<Entry> entries;
-  std::uint64_t offset = 0;
-  const auto write = [&](std::string_view bytes) {
-    offset += bytes.size();
-    if (offset > kLargestZip) {
-      throw Error("cannot write " + in_quotes(path) +
-                  ": it would be larger than 4 GiB; write safetensors instead");
-    }
-    file.write(bytes);
-  };
+  ZipWriter zip(path);
   for (const auto& [name, given] : tensors) {
     const at::Tensor tensor = given.detach().cpu().contiguous();
-    const std::string header = npy_header(name, tensor);
-    const std::string_view data(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
-    const Entry entry{name + ".npy", checksum_of(header, data), header.size() + data.size(),
-                      offset};
-    entries.push_back(entry);
-    Record local;
-    describe(local.u32(0x04034b50), entry).text(entry.name);
-    write(local.bytes());
-    write(header);
-    write(data);
+    zip.add(name + ".npy", {npy_header(name, tensor),
+                            {static_cast<const char*>(tensor.data_ptr()), tensor.nbytes()}});
   }
-  const std::uint64_t directory = offset;
-  for (const Entry& entry : entries) {
-    Record central;
-    describe(central.u32(0x02014b50).u16(kZipVersion), entry)
-        .u16(0)
-        .u16(0)
-        .u16(0)
-        .u32(0)
-        .u32(entry.offset)
-        .text(entry.name);
-    write(central.bytes());
-  }
-  write(Record()
-            .u32(0x06054b50)
-            .u16(0)
-            .u16(0)
-            .u16(entries.size())
-            .u16(entries.size())
-            .u32(offset - directory)
-            .u32(directory)
-            .u16(0)
-            .bytes());
-  file.commit();
+  zip.commit();
 }
 
 }  // namespace sape2::io

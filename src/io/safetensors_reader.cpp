@@ -1,7 +1,8 @@
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/io/safetensors.h"
 
+#include "io/file_mapping.h"
 #include "io/file_reader.h"
 #include "io/safetensors_header.h"
 #include "io/shape_text.h"
@@ -168,8 +169,28 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, bool wi
     place_tensors(file.content_, {memory.get(), bytes});
     file.memory_ = memory;
   }
-  const auto& tensors = file.content_.tensors;
-  for (std::size_t i = 0; i < tensors.size(); ++i) file.index_.emplace(tensors[i].name, i);
+  file.index_tensors();
+  return file;
+}
+
+void SafetensorsFile::index_tensors() {
+  const auto& tensors = content_.tensors;
+  for (std::size_t i = 0; i < tensors.size(); ++i) index_.emplace(tensors[i].name, i);
+}
+
+SafetensorsFile SafetensorsFile::map(const std::filesystem::path& path) {
+  const auto mapping = std::make_shared<const FileMapping>(path);
+  if (mapping->bytes().empty()) return open(path);
+  SafetensorsFile file = view(mapping->bytes(), path.native());
+  file.memory_ = mapping;
+  return file;
+}
+
+SafetensorsFile SafetensorsFile::view(std::span<const std::byte> bytes, std::string_view name) {
+  SafetensorsFile file;
+  file.path_ = name;
+  file.content_ = parse_safetensors(bytes, name);
+  file.index_tensors();
   return file;
 }
 

@@ -1,6 +1,6 @@
 #include "sape2/kernels/runtime.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "cpu/target.h"
 

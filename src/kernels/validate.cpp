@@ -1,6 +1,6 @@
 #include "validate.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include <cmath>
 #include <string>

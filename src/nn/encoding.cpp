@@ -1,5 +1,7 @@
 #include "sape2/nn/encoding.h"
 
+#include "nn/encodings/makers.h"
+
 namespace sape2::nn {
 namespace {
 
@@ -39,6 +41,17 @@ ops::AttentionRows LayerEncoding::inspect(const at::Tensor& q, const at::Tensor&
   return ops::attention_rows(q, k, grid, patches);
 }
 
+std::optional<ops::Gates> LayerEncoding::gates(const at::Tensor&, const at::Tensor&,
+                                               const ops::Grid&) const {
+  return std::nullopt;
+}
+
+at::Tensor LayerEncoding::attend_with_gates(const at::Tensor& q, const at::Tensor& k,
+                                            const at::Tensor& v, const ops::Grid& grid,
+                                            const ops::Gates&) const {
+  return attend(q, k, v, grid);
+}
+
 at::Tensor Encoding::embed(const at::Tensor& tokens, ForwardPass&) const {
   return tokens;
 }
@@ -50,7 +63,7 @@ std::unique_ptr<LayerEncoding> Encoding::make_layer(ParameterScope&) const {
 std::unique_ptr<Encoding> make_encoding(const EncodingSpec& spec, const EncodingShape& shape,
                                         ParameterScope& scope) {
   check_encoding(spec, shape);
-  auto encoding = encoding_definition(spec.name()).make(spec, shape, scope);
+  auto encoding = encoding_maker(spec.name()).make(spec, shape, scope);
   if (!spec.with_ape()) return encoding;
   const EncodingSpec ape = EncodingSpec::parse("ape");
   return std::make_unique<WithApe>(make_encoding(ape, shape, scope), std::move(encoding));

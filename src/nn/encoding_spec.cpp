@@ -1,9 +1,9 @@
 #include "sape2/nn/encoding_spec.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 #include "sape2/nn/encoding_definition.h"
-#include "sape2/nn/nearest_name.h"
 
 #include <algorithm>
 #include <charconv>

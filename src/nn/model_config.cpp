@@ -1,102 +1,15 @@
 #include "sape2/nn/model_config.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
-#include "sape2/utf8.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/utf8.h"
 
-#include <nlohmann/json.hpp>
+#include "nn/json_reader.h"
 
 #include <cmath>
 
 namespace sape2::nn {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-constexpr int kDeepestNesting = 8;
-
-// Reads one JSON object key by key, with a sentence for each thing that is not as it must be.
-class Reader {
- public:
-  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object_.is_object()) throw Error(where_ + " is not a JSON object");
-  }
-
-  const Json& at(const std::string& key) {
-    keys_.push_back(key);
-    const auto found = object_.find(key);
-    if (found == object_.end()) throw Error(where_ + " has no " + in_quotes(key));
-    return *found;
-  }
-
-  int64_t integer(const std::string& key) {
-    const Json& value = at(key);
-    if (!value.is_number_integer()) wrong(key, value, "a whole number");
-    if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) {
-      wrong(key, value, "a smaller number");
-    }
-    return value.get<int64_t>();
-  }
-
-  double number(const std::string& key) {
-    const Json& value = at(key);
-    if (!value.is_number()) wrong(key, value, "a number");
-    return value.get<double>();
-  }
-
-  std::optional<double> number_or_null(const std::string& key) {
-    return at(key).is_null() ? std::nullopt : std::optional(number(key));
-  }
-
-  std::string text(const std::string& key) {
-    const Json& value = at(key);
-    if (!value.is_string()) wrong(key, value, "a string");
-    return value.get<std::string>();
-  }
-
-  template <typename T>
-  std::vector<T> list(const std::string& key, bool (Json::*is)() const noexcept,
-                      const char* expected) {
-    const Json& value = at(key);
-    if (!value.is_array()) wrong(key, value, expected);
-    for (const Json& item : value) {
-      if (!(item.*is)()) wrong(key, value, expected);
-    }
-    return value.get<std::vector<T>>();
-  }
-
-  std::vector<double> numbers(const std::string& key) {
-    return list<double>(key, &Json::is_number, "a list of numbers");
-  }
-
-  Size2d size(const std::string& key) {
-    const auto sides = list<int64_t>(key, &Json::is_number_integer, "a list of two whole numbers");
-    if (sides.size() != 2) wrong(key, at(key), "a list of two whole numbers");
-    return {sides[0], sides[1]};
-  }
-
-  // To be called last: every key must have been asked for.
-  void refuse_others() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (std::ranges::find(keys_, key) == keys_.end()) {
-        throw Error(where_ + " has an unknown key " + in_quotes(key) + "; " +
-                    name_advice(key, keys_));
-      }
-    }
-  }
-
- private:
-  [[noreturn]] void wrong(const std::string& key, const Json& value, const char* expected) const {
-    const auto shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    throw Error(where_ + " has " + in_quotes(key) + " = " + in_quotes(shown) + ", expected " +
-                expected);
-  }
-
-  const Json& object_;
-  std::string where_;
-  std::vector<std::string> keys_;
-};
 
 Json vit_to_json(const ViTConfig& c) {
   return {{"image_size", {c.image_size.height, c.image_size.width}},
@@ -116,11 +29,18 @@ Json vit_to_json(const ViTConfig& c) {
           {"layer_scale", c.layer_scale ? Json(*c.layer_scale) : Json()}};
 }
 
+Size2d size_from(JsonReader& read, const std::string& key) {
+  constexpr const char* kExpected = "a list of two whole numbers";
+  const auto sides = read.list<int64_t>(key, &Json::is_number_integer, kExpected);
+  if (sides.size() != 2) read.wrong(key, read.at(key), kExpected);
+  return {sides[0], sides[1]};
+}
+
 ViTConfig vit_from_json(const Json& json) {
-  Reader read(json, "the model configuration's \"vit\"");
+  JsonReader read(json, "the model configuration's \"vit\"");
   ViTConfig c;
-  c.image_size = read.size("image_size");
-  c.patch_size = read.size("patch_size");
+  c.image_size = size_from(read, "image_size");
+  c.patch_size = size_from(read, "patch_size");
   c.channels = read.integer("channels");
   c.classes = read.integer("classes");
   c.depth = read.integer("depth");
@@ -190,14 +110,9 @@ std::string to_json(const ModelConfig& config) {
 }
 
 ModelConfig model_config_from_json(std::string_view text) {
-  // A message shows the value it is about, which recurses; so nesting ends here.
-  const auto bounded = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepestNesting) throw Error("the model configuration is nested too deeply");
-    return true;
-  };
-  const Json json = Json::parse(text, bounded, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw Error("the model configuration is not valid JSON");
-  Reader read(json, "the model configuration");
+  const std::string where = "the model configuration";
+  const Json json = parse_json(text, where);
+  JsonReader read(json, where);
   ModelConfig config;
   config.vit = vit_from_json(read.at("vit"));
   config.encoding = EncodingSpec::parse(read.text("encoding"));

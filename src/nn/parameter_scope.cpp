@@ -1,7 +1,7 @@
 #include "sape2/nn/parameter_scope.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 
 #include <torch/nn/module.h>
 

@@ -1,32 +1,18 @@
 #include "sape2/nn/random_stream.h"
 
+#include "sape2/base/hash.h"
+
 #include <cmath>
 #include <numbers>
 
+// Ours, because what the standard library and LibTorch draw differs between versions.
 namespace sape2::nn {
-namespace {
-
-// The finaliser of splitmix64.
-uint64_t mixed(uint64_t bits) {
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
-  return bits ^ (bits >> 31);
-}
-
-// FNV-1a, since std::hash may differ from one library to the next.
-uint64_t hash(std::string_view name) {
-  uint64_t value = 0xcbf29ce484222325ULL;
-  for (char c : name) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return value;
-}
-
-}  // namespace
 
 RandomStream::RandomStream(uint64_t seed, std::string_view name)
-    : state_(mixed(mixed(seed) ^ hash(name))) {}
+    : state_(base::split_mix(base::split_mix(seed) ^ base::fnv1a(name))) {}
 
 uint64_t RandomStream::next() {
-  return mixed(state_ += 0x9e3779b97f4a7c15ULL);
+  return base::split_mix(state_ += base::kSplitMixStep);
 }
 
 double RandomStream::uniform() {

@@ -1,8 +1,8 @@
 #include "sape2/nn/vit_config.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "ops/arguments.h"
 #include "ops/compat.h"

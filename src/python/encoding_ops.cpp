@@ -87,7 +87,9 @@ std::tuple<std::vector<Tensor>, bool> encoded_rows(const Tensor& q, const Tensor
 /// Row and column of a patch of the subject and of one of the background, by patches [rows·cols,
 /// D].
 std::vector<int64_t> chosen_patches(const Tensor& patches, int64_t rows, int64_t cols) {
-  const auto [subject, background] = explain::choose_patches(patches, {rows, cols, 0});
+  const Tensor plain = patches.to(at::kCPU, at::kFloat).contiguous();
+  const std::span values(plain.data_ptr<float>(), static_cast<size_t>(plain.numel()));
+  const auto [subject, background] = explain::choose_patches(values, {rows, cols, 0});
   return {subject.y, subject.x, background.y, background.x};
 }
 

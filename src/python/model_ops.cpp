@@ -2,6 +2,7 @@
 #include "sape2/io/model_file.h"
 #include "sape2/nn/presets.h"
 #include "sape2/nn/vit.h"
+#include "sape2/onnx/export.h"
 
 #include "python/said.h"
 
@@ -74,28 +75,48 @@ std::tuple<std::string, std::string, Names, std::vector<Tensor>> load_model(std:
   });
 }
 
+/// The model of a configuration with given weights.
+std::unique_ptr<nn::ViT> model_of(const std::string& config, const Names& names,
+                                  const std::vector<Tensor>& values) {
+  auto model = std::make_unique<nn::ViT>(
+      nn::model_config_from_json(config),
+      nn::Initialisation{.kind = Kind::uninitialised, .seed = 0});
+  const at::NoGradGuard no_grad;
+  auto parameters = model->named_parameters();
+  TORCH_CHECK_VALUE(names.size() == values.size() && names.size() == parameters.size(),
+                    "the model has ", names.size(), " tensors, but its configuration asks for ",
+                    parameters.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    Tensor* wanted = parameters.find(names[i]);
+    TORCH_CHECK_VALUE(wanted, "the model has the tensor \"", names[i],
+                      "\", which a model of its configuration does not have");
+    TORCH_CHECK_VALUE(wanted->sizes() == values[i].sizes(), "tensor \"", names[i],
+                      "\" has the shape ", values[i].sizes(), ", expected ", wanted->sizes());
+    wanted->copy_(values[i]);
+  }
+  return model;
+}
+
 void save_model(std::string path, std::string config, std::string metadata, Names names,
                 std::vector<Tensor> values, bool bfloat16) {
   said([&] {
-    const nn::ViT model(nn::model_config_from_json(config),
-                        {.kind = Kind::uninitialised, .seed = 0});
-    const at::NoGradGuard no_grad;
-    auto parameters = model.named_parameters();
-    TORCH_CHECK_VALUE(names.size() == values.size() && names.size() == parameters.size(),
-                      "the model has ", names.size(), " tensors, but its configuration asks for ",
-                      parameters.size());
-    for (size_t i = 0; i < names.size(); ++i) {
-      Tensor* wanted = parameters.find(names[i]);
-      TORCH_CHECK_VALUE(wanted, "the model has the tensor \"", names[i],
-                        "\", which a model of its configuration does not have");
-      TORCH_CHECK_VALUE(wanted->sizes() == values[i].sizes(), "tensor \"", names[i],
-                        "\" has the shape ", values[i].sizes(), ", expected ", wanted->sizes());
-      wanted->copy_(values[i]);
-    }
     io::SaveModelOptions options;
     options.weights = bfloat16 ? io::WeightType::bfloat16 : io::WeightType::float32;
     options.extra = Json::parse(metadata).get<io::Metadata>();
-    io::save_model(path, model, options);
+    io::save_model(path, *model_of(config, names, values), options);
+  });
+}
+
+void export_onnx(std::string path, std::string config, Names names, std::vector<Tensor> values,
+                 int64_t height, int64_t width, int64_t opset, std::string input,
+                 std::string output) {
+  said([&] {
+    onnx::export_model(*model_of(config, names, values), path,
+                       {.image_size = nn::Size2d{height, width},
+                        .normalise = false,
+                        .opset = opset,
+                        .input = input,
+                        .output = output});
   });
 }
 
@@ -114,6 +135,10 @@ TORCH_LIBRARY_FRAGMENT(sape2, m) {
       "_save_model(str path, str config, str metadata, str[] names, Tensor[] values, bool "
       "bfloat16) -> ()",
       &save_model);
+  m.def(
+      "_export_onnx(str path, str config, str[] names, Tensor[] values, int height, int width, int "
+      "opset, str input, str output) -> ()",
+      &export_onnx);
 }
 
 }  // namespace sape2::python

@@ -1,10 +1,8 @@
 #include "serve/json_text.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <cmath>
-#include <iterator>
 
 namespace sape2::serve {
 
@@ -12,13 +10,11 @@ std::string json_number(double value) {
   return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null";
 }
 
-std::string json_numbers(const at::Tensor& values) {
-  const at::Tensor wide = values.to(at::kDouble).contiguous();
-  const auto entry = wide.accessor<double, 1>();
+std::string json_numbers(std::span<const float> values) {
   std::string text = "[";
-  for (std::int64_t i = 0; i < wide.size(0); ++i) {
-    if (i > 0) text += ',';
-    text += json_number(entry[i]);
+  for (const float value : values) {
+    if (text.size() > 1) text += ',';
+    text += json_number(value);
   }
   return text + "]";
 }

@@ -1,12 +1,12 @@
 #include "sape2/serve/server.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 
 #if SAPE2_HAVE_SERVER
 
-#include "sape2/in_quotes.h"
-#include "sape2/interruption.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/interruption.h"
 
 #include "serve/admission.h"
 #include "serve/answer.h"

@@ -2,31 +2,16 @@
 
 #include "sape2/nn/vit.h"
 
+#include "ops/attention_weights.h"
+
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace sape2::study {
 namespace {
 
 constexpr double kLeastProbability = 1e-30;
-
-// Attention to values that are unit vectors is the row of weights itself; values have d channels,
-// so d columns are found at a time.
-at::Tensor weights_of(const nn::LayerEncoding& encoding, const at::Tensor& q, const at::Tensor& k,
-                      const ops::Grid& grid) {
-  const int64_t tokens = q.size(2), channels = q.size(3);
-  std::vector<at::Tensor> columns;
-  for (int64_t begin = 0; begin < tokens; begin += channels) {
-    const int64_t count = std::min(channels, tokens - begin);
-    at::Tensor values = at::zeros({tokens, channels}, q.options());
-    values.narrow(0, begin, count).narrow(1, 0, count).fill_diagonal_(1);
-    const at::Tensor part = encoding.attend(q, k, values.expand_as(q).contiguous(), grid);
-    columns.push_back(part.narrow(3, 0, count));
-  }
-  return at::cat(columns, 3);  // (B, h, N, N)
-}
 
 at::Tensor between_patches(const at::Tensor& square, int64_t prefix) {
   const int64_t patches = square.size(2) - prefix;
@@ -36,7 +21,9 @@ at::Tensor between_patches(const at::Tensor& square, int64_t prefix) {
 LayerView view_layer(const nn::LayerEncoding& encoding, const at::Tensor& q, const at::Tensor& k,
                      const ops::Grid& grid) {
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
-  const at::Tensor weights = between_patches(weights_of(encoding, q, k, grid), grid.prefix);
+  const at::Tensor all = ops::attention_weights(
+      q, [&](const at::Tensor& v) { return encoding.attend(q, k, v, grid); });
+  const at::Tensor weights = between_patches(all, grid.prefix);
   const at::Tensor logits =
       between_patches(at::matmul(q, k.transpose(2, 3)) * scale, grid.prefix).to(at::kFloat);
   LayerView view;

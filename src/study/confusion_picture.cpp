@@ -1,182 +1,112 @@
 #include "sape2/study/confusion_picture.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 
 #if SAPE2_HAVE_DRAWING
 
-#include "sape2/in_quotes.h"
-#include "sape2/io/atomic_file.h"
+#include "draw/canvas.h"
 
-#include <cairo.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <exception>
-#include <memory>
 #include <span>
 
 namespace sape2::study {
 namespace {
+
+using draw::Canvas;
 
 constexpr double kTitleSize = 18, kTextSize = 13;
 constexpr double kMargin = 24;
 constexpr std::int64_t kMostNamedClasses = 40;  // more names than that cannot be read
 constexpr std::int64_t kMostNumberedClasses = 16;
 
-struct Destroy {
-  void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
-  void operator()(cairo_t* context) const { cairo_destroy(context); }
-};
-using Surface = std::unique_ptr<cairo_surface_t, Destroy>;
-using Context = std::unique_ptr<cairo_t, Destroy>;
-
 double cell_size(std::int64_t classes) {
   if (classes <= kMostNumberedClasses) return 46;
   return classes <= kMostNamedClasses ? 20 : std::max(2.0, 800.0 / static_cast<double>(classes));
 }
 
-double text_width(cairo_t* context, const std::string& text) {
-  cairo_text_extents_t extents;
-  cairo_text_extents(context, text.c_str(), &extents);
-  return extents.x_advance;
-}
-
-void set_font(cairo_t* context, double size) {
-  cairo_select_font_face(context, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-  cairo_set_font_size(context, size);
-}
-
 // White over pale blue to dark blue.
-void set_share_colour(cairo_t* context, double share) {
-  cairo_set_source_rgb(context, 1 - 0.93 * share, 1 - 0.72 * share, 1 - 0.42 * share);
+draw::Rgb share_colour(double share) {
+  return {1 - 0.93 * share, 1 - 0.72 * share, 1 - 0.42 * share};
 }
 
-cairo_status_t pass_on(void* closure, const unsigned char* data, unsigned length) {
-  // Exceptions must not pass through Cairo's C code.
-  try {
-    static_cast<io::AtomicFile*>(closure)->write(std::as_bytes(std::span(data, length)));
-    return CAIRO_STATUS_SUCCESS;
-  } catch (...) {
-    return CAIRO_STATUS_WRITE_ERROR;
-  }
-}
+// Where things stand, in points.
+struct Layout {
+  double cell = 0, left = 0, top = 76, width = 0, height = 0;
+  bool named = false;
 
-class ConfusionPicture {
- public:
-  ConfusionPicture(const ConfusionMatrix& matrix, const std::string& title)
-      : matrix_(matrix), cell_(cell_size(matrix.classes)) {
-    measure(title);
-    surface_.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(width_),
-                                              static_cast<int>(height_)));
-    context_.reset(cairo_create(surface_.get()));
-    cairo_set_source_rgb(context_.get(), 1, 1, 1);
-    cairo_paint(context_.get());
-    draw_title(title);
-    draw_cells();
-    if (named()) draw_names();
-  }
-
-  void write(const std::filesystem::path& path) const {
-    io::AtomicFile file(path);
-    const auto status = cairo_surface_write_to_png_stream(surface_.get(), pass_on, &file);
-    if (status != CAIRO_STATUS_SUCCESS) {
-      throw Error("cannot write the picture " + in_quotes(path) + ": " +
-                  cairo_status_to_string(status));
-    }
-    file.commit();
-  }
-
- private:
-  bool named() const {
-    return !matrix_.class_names.empty() && matrix_.classes <= kMostNamedClasses;
-  }
-
-  void measure(const std::string& title) {
-    const Surface scratch(cairo_image_surface_create(CAIRO_FORMAT_RGB24, 1, 1));
-    const Context context(cairo_create(scratch.get()));
-    set_font(context.get(), kTextSize);
+  Layout(const ConfusionMatrix& matrix, const std::string& title)
+      : cell(cell_size(matrix.classes)),
+        named(!matrix.class_names.empty() && matrix.classes <= kMostNamedClasses) {
+    Canvas ruler(draw::Format::png, 1, 1, draw::kPointsPerInch);
     double longest = 0;
-    if (named()) {
-      for (const auto& name : matrix_.class_names) {
-        longest = std::max(longest, text_width(context.get(), name));
+    if (named) {
+      for (const auto& name : matrix.class_names) {
+        longest = std::max(longest, ruler.text_width(name, kTextSize));
       }
     }
-    set_font(context.get(), kTitleSize);
-    const double side = cell_ * static_cast<double>(matrix_.classes);
-    left_ = kMargin + longest + 12;
-    top_ = 76;
-    width_ = std::max(left_ + side, kMargin + text_width(context.get(), title)) + kMargin;
-    height_ = top_ + side + longest + 12 + kMargin;
+    const double side = cell * static_cast<double>(matrix.classes);
+    left = kMargin + longest + 12;
+    width = std::max(left + side, kMargin + ruler.text_width(title, kTitleSize)) + kMargin;
+    height = top + side + longest + 12 + kMargin;
   }
 
-  void text(double x, double y, const std::string& words, double align) const {
-    cairo_move_to(context_.get(), x - align * text_width(context_.get(), words), y);
-    cairo_show_text(context_.get(), words.c_str());
+  draw::Box box(std::int64_t row, std::int64_t column) const {
+    return {left + cell * static_cast<double>(column), top + cell * static_cast<double>(row), cell,
+            cell};
   }
-
-  void draw_title(const std::string& title) const {
-    cairo_set_source_rgb(context_.get(), 0.15, 0.15, 0.18);
-    set_font(context_.get(), kTitleSize);
-    text(kMargin, 34, title, 0);
-    set_font(context_.get(), kTextSize);
-    text(kMargin, 58, "row: the true class; column: the one predicted; in % of the row", 0);
-  }
-
-  void draw_cells() const {
-    for (std::int64_t row = 0; row < matrix_.classes; ++row) {
-      const auto counts = std::span(matrix_.counts)
-                              .subspan(static_cast<std::size_t>(row * matrix_.classes),
-                                       static_cast<std::size_t>(matrix_.classes));
-      std::int64_t sum = 0;
-      for (const auto count : counts) sum += count;
-      for (std::int64_t column = 0; column < matrix_.classes; ++column) {
-        const auto count = static_cast<double>(counts[static_cast<std::size_t>(column)]);
-        draw_cell(row, column, sum == 0 ? 0 : count / static_cast<double>(sum));
-      }
-    }
-  }
-
-  void draw_cell(std::int64_t row, std::int64_t column, double share) const {
-    const double gap = matrix_.classes <= kMostNamedClasses ? 1 : 0;
-    const double x = left_ + cell_ * static_cast<double>(column);
-    const double y = top_ + cell_ * static_cast<double>(row);
-    set_share_colour(context_.get(), share);
-    cairo_rectangle(context_.get(), x, y, cell_ - gap, cell_ - gap);
-    cairo_fill(context_.get());
-    if (matrix_.classes > kMostNumberedClasses || share < 0.005) return;
-    const double ink = share > 0.5 ? 1 : 0.2;
-    cairo_set_source_rgb(context_.get(), ink, ink, ink);
-    text(x + cell_ / 2, y + cell_ / 2 + 5, fmt::format("{:.0f}", 100 * share), 0.5);
-  }
-
-  void draw_names() const {
-    cairo_set_source_rgb(context_.get(), 0.15, 0.15, 0.18);
-    for (std::int64_t i = 0; i < matrix_.classes; ++i) {
-      const std::string& name = matrix_.class_names[static_cast<std::size_t>(i)];
-      const double middle = cell_ * (static_cast<double>(i) + 0.5);
-      text(left_ - 8, top_ + middle + 5, name, 1);
-      cairo_save(context_.get());
-      cairo_translate(context_.get(), left_ + middle + 4,
-                      top_ + cell_ * static_cast<double>(matrix_.classes) + 8);
-      cairo_rotate(context_.get(), -1.5707963267948966);
-      text(0, 0, name, 1);
-      cairo_restore(context_.get());
-    }
-  }
-
-  const ConfusionMatrix& matrix_;
-  double cell_, left_ = 0, top_ = 0, width_ = 0, height_ = 0;
-  Surface surface_;
-  Context context_;
 };
+
+void draw_cell(Canvas& canvas, draw::Box box, double share, std::int64_t classes) {
+  const double gap = classes <= kMostNamedClasses ? 1 : 0;
+  canvas.fill({box.left, box.top, box.width - gap, box.height - gap}, share_colour(share));
+  if (classes > kMostNumberedClasses || share < 0.005) return;
+  canvas.text(box.left + box.width / 2, box.top + box.height / 2 + 5,
+              fmt::format("{:.0f}", 100 * share),
+              {.size = kTextSize, .colour = share > 0.5 ? draw::kPaper : draw::kInk, .align = 0.5});
+}
+
+void draw_cells(Canvas& canvas, const ConfusionMatrix& matrix, const Layout& layout) {
+  const auto classes = static_cast<std::size_t>(matrix.classes);
+  for (std::int64_t row = 0; row < matrix.classes; ++row) {
+    const auto counts =
+        std::span(matrix.counts).subspan(static_cast<std::size_t>(row) * classes, classes);
+    std::int64_t sum = 0;
+    for (const auto count : counts) sum += count;
+    for (std::int64_t column = 0; column < matrix.classes; ++column) {
+      const auto count = static_cast<double>(counts[static_cast<std::size_t>(column)]);
+      draw_cell(canvas, layout.box(row, column), sum == 0 ? 0 : count / static_cast<double>(sum),
+                matrix.classes);
+    }
+  }
+}
+
+void draw_names(Canvas& canvas, const ConfusionMatrix& matrix, const Layout& layout) {
+  const double bottom = layout.box(matrix.classes, 0).top;
+  for (std::int64_t i = 0; i < matrix.classes; ++i) {
+    const std::string& name = matrix.class_names[static_cast<std::size_t>(i)];
+    const draw::Box box = layout.box(i, i);
+    canvas.text(layout.left - 8, box.top + box.height / 2 + 5, name,
+                {.size = kTextSize, .align = 1});
+    canvas.text(box.left + box.width / 2 + 4, bottom + 8, name,
+                {.size = kTextSize, .align = 1, .upright = true});
+  }
+}
 
 }  // namespace
 
 void draw_confusion(const ConfusionMatrix& matrix, const std::string& title,
                     const std::filesystem::path& file) {
-  ConfusionPicture(matrix, title).write(file);
+  const Layout layout(matrix, title);
+  Canvas canvas(draw::Format::png, layout.width, layout.height, draw::kPointsPerInch);
+  canvas.text(kMargin, 34, title, {.size = kTitleSize});
+  canvas.text(kMargin, 58, "row: the true class; column: the one predicted; in % of the row",
+              {.size = kTextSize});
+  draw_cells(canvas, matrix, layout);
+  if (layout.named) draw_names(canvas, matrix, layout);
+  std::move(canvas).write(file);
 }
 
 }  // namespace sape2::study

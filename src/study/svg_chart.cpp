@@ -1,13 +1,14 @@
 #include "study/svg_chart.h"
 
-#include "sape2/base/round_step.h"
+#include "draw/axis.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+// Ours and not Cairo's, because the report's page styles it (light and dark) and shows values under
+// the pointer. The axes are those of all charts.
 namespace sape2::study {
 namespace {
 
@@ -18,39 +19,23 @@ constexpr int kTicks = 5;  // about so many
 
 using Points = std::vector<std::pair<double, double>>;
 
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void take_in(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-};
-
-// The range widened to whole ticks.
-Range rounded(Range range) {
-  if (!(range.low <= range.high)) range = {0, 1};
-  if (range.high - range.low < 1e-9) range = {range.low - 0.5, range.high + 0.5};
-  const double step = base::round_step(range.high - range.low, kTicks);
-  return {std::floor(range.low / step) * step, std::ceil(range.high / step) * step};
-}
-
 class Chart {
  public:
   explicit Chart(const std::vector<ChartLine>& lines) : lines_(lines) {
-    Range ys;
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    double x_least = kInfinity, x_most = -kInfinity, y_least = kInfinity, y_most = -kInfinity;
     for (const ChartLine& line : lines) {
       for (const Points* points : {&line.points, &line.lower, &line.upper}) {
         for (const auto& [x, y] : *points) {
-          xs_.take_in(x);
-          ys.take_in(y);
+          x_least = std::min(x_least, x);
+          x_most = std::max(x_most, x);
+          y_least = std::min(y_least, y);
+          y_most = std::max(y_most, y);
         }
       }
     }
-    if (!(xs_.low <= xs_.high)) xs_ = {0, 1};
-    if (xs_.high - xs_.low < 1e-9) xs_ = {xs_.low - 0.5, xs_.high + 0.5};
-    ys_ = rounded(ys);
+    x_ = draw::tight_axis(x_least, x_most, kTicks, /*least_step=*/1);
+    y_ = draw::rounded_axis(y_least, y_most, kTicks);
   }
 
   std::string draw(const std::string& title, const std::string& x_name) const {
@@ -65,31 +50,25 @@ class Chart {
   }
 
  private:
-  double at_x(double x) const {
-    return kLeft + (x - xs_.low) / (xs_.high - xs_.low) * (kWidth - kLeft - kRight);
-  }
+  double at_x(double x) const { return kLeft + x_.place_of(x) * (kWidth - kLeft - kRight); }
   double at_y(double y) const {
-    return kHeight - kBottom - (y - ys_.low) / (ys_.high - ys_.low) * (kHeight - kTop - kBottom);
+    return kHeight - kBottom - y_.place_of(y) * (kHeight - kTop - kBottom);
   }
 
   std::string axes(const std::string& x_name) const {
     std::string svg;
-    const double y_step = base::round_step(ys_.high - ys_.low, kTicks);
-    const double x_step = std::max(1.0, base::round_step(xs_.high - xs_.low, kTicks));
-    for (int i = 0; ys_.low + i * y_step < ys_.high + y_step / 2; ++i) {
-      const double y = ys_.low + i * y_step;
+    for (const double y : y_.ticks()) {
       svg += fmt::format(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft,
                          kWidth - kRight, at_y(y), at_y(y));
-      svg += fmt::format(R"(<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{:.4g}</text>)",
-                         kLeft - 8, at_y(y) + 4, std::abs(y) < y_step / 1e6 ? 0 : y);
+      svg += fmt::format(R"(<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>)",
+                         kLeft - 8, at_y(y) + 4, draw::tick_text(y, y_.step));
     }
-    for (double x = std::ceil(xs_.low / x_step) * x_step; x <= xs_.high + 1e-9; x += x_step) {
-      svg +=
-          fmt::format(R"(<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{:.6g}</text>)",
-                      at_x(x), kHeight - kBottom + 18, x);
+    for (const double x : x_.ticks()) {
+      svg += fmt::format(R"(<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>)",
+                         at_x(x), kHeight - kBottom + 18, draw::tick_text(x, x_.step));
     }
     svg += fmt::format(R"(<line class="axis" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft,
-                       kWidth - kRight, at_y(ys_.low), at_y(ys_.low));
+                       kWidth - kRight, at_y(y_.low), at_y(y_.low));
     svg += fmt::format(R"(<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>)",
                        (kLeft + kWidth - kRight) / 2, kHeight - 8, escaped_html(x_name));
     return svg;
@@ -122,7 +101,7 @@ class Chart {
   }
 
   const std::vector<ChartLine>& lines_;
-  Range xs_, ys_;
+  draw::Axis x_, y_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/io/tensor_file.h"
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 #include "sape2/train/evaluate.h"
 
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/data/augment.h"
 #include "sape2/data/dataset.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
 #include "sape2/nn/vit.h"
 
 #include <ATen/ATen.h>
@@ -15,11 +16,35 @@ namespace {
 
 constexpr int64_t kTop = 5;
 constexpr int64_t kCpuBatch = 256, kGpuBatch = 2048;
-constexpr double kLargestByte = 255;
 
 at::Device device_of(const nn::ViT& model) {
   return model.parameters().front().device();
 }
+
+// Sums over batches, on the device of the logits: a GPU is asked once, at the end.
+struct Counts {
+  at::Tensor loss, hits, broken, confusion;  // hits: top-1, top-5; broken: images without a result
+
+  void begin(int64_t classes, at::Device device) {
+    const auto whole = at::device(device).dtype(at::kLong);
+    loss = at::zeros({}, whole.dtype(at::kDouble));
+    hits = at::zeros({2}, whole);
+    broken = at::zeros({}, whole);
+    confusion = at::zeros({classes * classes}, whole);
+  }
+
+  void add(const at::Tensor& logits, const at::Tensor& true_classes, int64_t classes) {
+    if (!loss.defined()) begin(classes, logits.device());
+    const at::Tensor labels = true_classes.to(logits.device());
+    broken += at::isfinite(logits).all(1).logical_not().sum();
+    const at::Tensor log_probabilities = at::log_softmax(logits, 1, at::kFloat);
+    loss -= log_probabilities.gather(1, labels.unsqueeze(1)).sum(at::kDouble);
+    const at::Tensor top = std::get<1>(logits.topk(std::min(kTop, classes), 1));  // (B, ≤5)
+    const at::Tensor hit = top == labels.unsqueeze(1);
+    hits += at::stack({hit.select(1, 0).sum(), hit.sum()});
+    confusion += at::bincount(labels * classes + top.select(1, 0), {}, classes * classes);
+  }
+};
 
 }  // namespace
 
@@ -46,47 +71,37 @@ void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset) {
 
 at::Tensor normalised_images(const nn::ViT& model, const at::Tensor& bytes) {
   const nn::ModelConfig& config = model.config();
-  const at::Tensor images = bytes.to(device_of(model), at::kFloat);
-  if (config.mean.empty()) return images / kLargestByte;
-  const auto channel = [&](const std::vector<double>& values) {
-    return at::tensor(values, images.options()).view({1, -1, 1, 1});
-  };
-  // One multiplication and one addition a pixel.
-  const at::Tensor deviation = channel(config.deviation);
-  return images * (1 / (kLargestByte * deviation)) - channel(config.mean) / deviation;
+  return data::normalise(bytes.to(device_of(model)), {config.mean, config.deviation});
 }
 
 Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const EvaluateOptions& options) {
-  const int64_t classes = model.config().vit.classes, images = dataset.size();
-  check_fit(model.config(), dataset);
   const at::NoGradGuard no_grad;
   const bool was_training = model.is_training();
   model.eval();
+  const auto classify = [&](const at::Tensor& bytes) {
+    return model.forward(normalised_images(model, bytes));
+  };
+  EvaluateOptions chosen = options;
+  if (chosen.batch_size == 0) chosen.batch_size = device_of(model).is_cpu() ? kCpuBatch : kGpuBatch;
+  const Evaluation result = evaluate(model.config(), classify, dataset, chosen);
+  model.train(was_training);
+  return result;
+}
 
-  const auto device = device_of(model);
-  const int64_t usual = device.is_cpu() ? kCpuBatch : kGpuBatch;
-  const int64_t batch = options.batch_size > 0 ? options.batch_size : usual;
-  at::Tensor loss = at::zeros({}, at::device(device).dtype(at::kDouble));
-  at::Tensor hits = at::zeros({2}, at::device(device).dtype(at::kLong));  // top-1, top-5
-  at::Tensor broken =
-      at::zeros({}, at::device(device).dtype(at::kLong));  // images without a result
-  at::Tensor confusion = at::zeros({classes * classes}, at::device(device).dtype(at::kLong));
+Evaluation evaluate(const nn::ModelConfig& config, const Classifier& classify,
+                    const data::Dataset& dataset, const EvaluateOptions& options) {
+  const int64_t classes = config.vit.classes, images = dataset.size();
+  check_fit(config, dataset);
+  const at::NoGradGuard no_grad;
+  const int64_t batch = options.batch_size > 0 ? options.batch_size : kCpuBatch;
+  Counts counts;
   for (int64_t begin = 0; begin < images; begin += batch) {
     const int64_t count = std::min(batch, images - begin);
-    const at::Tensor labels = dataset.labels.narrow(0, begin, count).to(device);
-    const at::Tensor logits =
-        model.forward(normalised_images(model, dataset.images.narrow(0, begin, count)));
-    broken += at::isfinite(logits).all(1).logical_not().sum();
-    const at::Tensor log_probabilities = at::log_softmax(logits, 1, at::kFloat);
-    loss -= log_probabilities.gather(1, labels.unsqueeze(1)).sum(at::kDouble);
-    const at::Tensor top = std::get<1>(logits.topk(std::min(kTop, classes), 1));  // (B, ≤5)
-    const at::Tensor hit = top == labels.unsqueeze(1);
-    hits += at::stack({hit.select(1, 0).sum(), hit.sum()});
-    confusion += at::bincount(labels * classes + top.select(1, 0), {}, classes * classes);
+    counts.add(classify(dataset.images.narrow(0, begin, count)),
+               dataset.labels.narrow(0, begin, count), classes);
   }
-  model.train(was_training);
-  if (const auto count = broken.item<int64_t>(); count > 0) {
-    throw Error(
+  if (const auto count = counts.broken.item<int64_t>(); count > 0) {
+    throw NotFinite(
         fmt::format("the model's output is not a finite number for {} of the {} images of {}, so "
                     "it has no accuracy; its weights or the normalisation are damaged",
                     count, images, dataset.name));
@@ -94,10 +109,10 @@ Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset, const Evaluate
 
   const auto all = static_cast<double>(images);
   return {.images = images,
-          .top1 = static_cast<double>(hits[0].item<int64_t>()) / all,
-          .top5 = static_cast<double>(hits[1].item<int64_t>()) / all,
-          .loss = loss.item<double>() / all,
-          .confusion = confusion.view({classes, classes}).cpu()};
+          .top1 = static_cast<double>(counts.hits[0].item<int64_t>()) / all,
+          .top5 = static_cast<double>(counts.hits[1].item<int64_t>()) / all,
+          .loss = counts.loss.item<double>() / all,
+          .confusion = counts.confusion.view({classes, classes}).cpu()};
 }
 
 }  // namespace sape2::train

@@ -11,7 +11,8 @@
 namespace sape2::train {
 namespace {
 
-// Protocol buffers: a field is its number and wire type, then the value.
+// Ours, because TensorBoard's writer comes with TensorFlow or Python only, and five fields need no
+// generated code. Protocol buffers: a field is its number and wire type, then the value.
 enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void put_varint(std::string& out, uint64_t value) {

@@ -1,6 +1,6 @@
 #include "sape2/train/loader_source.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/train/device.h"
 
 #include <ATen/ATen.h>

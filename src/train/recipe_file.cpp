@@ -1,6 +1,6 @@
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 #include "sape2/train/recipe.h"
 #include "sape2/train/recipe_fields.h"
 
@@ -141,7 +141,7 @@ Recipe load_recipe(const std::string& name_or_file) {
                 "the path of a .toml file");
   }
   throw Error("recipe " + in_quotes(name_or_file) + " is not known; " +
-              nn::name_advice(name_or_file, names) + ", or give the path of a .toml file");
+              name_advice(name_or_file, names) + ", or give the path of a .toml file");
 }
 
 }  // namespace sape2::train

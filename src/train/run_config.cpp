@@ -1,14 +1,15 @@
 #include "sape2/train/run_config.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
+#include "sape2/base/error.h"
+#include "sape2/base/hash.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/utf8.h"
 #include "sape2/train/recipe_fields.h"
-#include "sape2/utf8.h"
 #include "sape2/version.h"
 
+#include "nn/json_reader.h"
+
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <optional>
 
@@ -17,7 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
-constexpr int kDeepestNesting = 8;
 
 Json json_of(const RecipeValue& value) {
   return std::visit([](const auto& x) { return Json(x); }, value);
@@ -30,11 +30,14 @@ Json json_of(const Recipe& recipe) {
 }
 
 Json json_of(const DataConfig& data) {
-  return {{"name", data.name},
-          {"root", data.root},
-          {"image_size", data.image_size},
-          {"train_images", data.train_images},
-          {"test_images", data.test_images}};
+  Json json{{"name", data.name},
+            {"root", data.root},
+            {"image_size", data.image_size},
+            {"train_images", data.train_images},
+            {"test_images", data.test_images}};
+  // Only where it is used: runs of older versions, which do not know it, keep their fingerprints.
+  if (data.held_out > 0) json["held_out"] = data.held_out;
+  return json;
 }
 
 std::optional<RecipeValue> value_of(const Json& json) {
@@ -45,54 +48,6 @@ std::optional<RecipeValue> value_of(const Json& json) {
   if (json.is_string()) return json.get<std::string>();
   return std::nullopt;
 }
-
-class Reader {
- public:
-  Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json_.is_object()) throw Error(where_ + "expected a JSON object");
-  }
-
-  const Json& at(const std::string& key) {
-    keys_.push_back(key);
-    const auto found = json_.find(key);
-    if (found == json_.end()) throw Error(where_ + "the key " + in_quotes(key) + " is missing");
-    return *found;
-  }
-
-  std::string text(const std::string& key) {
-    if (!at(key).is_string()) wrong(key, "a string");
-    return json_.at(key).get<std::string>();
-  }
-
-  uint64_t natural(const std::string& key) {
-    if (!at(key).is_number_unsigned()) wrong(key, "a whole number from 0");
-    return json_.at(key).get<uint64_t>();
-  }
-
-  int64_t count(const std::string& key) {
-    const uint64_t value = natural(key);
-    if (value > INT32_MAX) wrong(key, "a smaller number");
-    return static_cast<int64_t>(value);
-  }
-
-  void refuse_others() const {
-    for (const auto& item : json_.items()) {
-      if (std::ranges::find(keys_, item.key()) != keys_.end()) continue;
-      throw Error(where_ + "the key " + in_quotes(item.key()) + " is not known; " +
-                  nn::name_advice(item.key(), keys_));
-    }
-  }
-
- private:
-  [[noreturn]] void wrong(const std::string& key, const char* expected) const {
-    throw Error(fmt::format("{}{} is {}, expected {}", where_, in_quotes(key),
-                            in_quotes(json_.at(key).dump(-1, ' ', true)), expected));
-  }
-
-  const Json& json_;
-  std::string where_;
-  std::vector<std::string> keys_;
-};
 
 Recipe recipe_from(const Json& json, const std::string& where) {
   if (!json.is_object()) throw Error(where + "expected a JSON object");
@@ -108,13 +63,14 @@ Recipe recipe_from(const Json& json, const std::string& where) {
 }
 
 DataConfig data_from(const Json& json, const std::string& where) {
-  Reader read(json, where);
+  nn::JsonReader read(json, where);
   DataConfig data;
   data.name = read.text("name");
   data.root = read.text("root");
   data.image_size = read.count("image_size");
   data.train_images = read.count("train_images");
   data.test_images = read.count("test_images");
+  if (json.contains("held_out")) data.held_out = read.count("held_out");
   read.refuse_others();
   return data;
 }
@@ -156,14 +112,9 @@ std::string to_json(const RunConfig& config) {
 }
 
 RunConfig run_config_from_json(std::string_view text, std::string_view source) {
-  const std::string where = in_quotes(source) + ": ";
-  const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepestNesting) throw Error(where + "it is nested too deeply");
-    return true;
-  };
-  const Json json = Json::parse(text, bounded, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw Error(where + "it is not valid JSON");
-  Reader read(json, where);
+  const std::string file = in_quotes(source), where = file + ": ";
+  const Json json = nn::parse_json(text, file);
+  nn::JsonReader read(json, file);
   if (const auto format = read.natural("format"); format != kFormat) {
     throw Error(fmt::format("{}format is {}, expected {}: a newer sape2 may be needed", where,
                             format, kFormat));
@@ -176,7 +127,7 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
     throw Error(where + error.what());
   }
   config.recipe = recipe_from(read.at("recipe"), where + "recipe: ");
-  config.data = data_from(read.at("data"), where + "data: ");
+  config.data = data_from(read.at("data"), file + "'s \"data\"");
   config.seed = read.natural("seed");
   config.init = read.text("init");
   config.device = read.text("device");
@@ -191,13 +142,8 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
 }
 
 std::string fingerprint(const RunConfig& config) {
-  // FNV-1a.
-  uint64_t hash = 0xCBF29CE484222325u;
   const std::string text = essence_of(config).dump(-1, ' ', false, Json::error_handler_t::replace);
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  }
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", base::fnv1a(text));
 }
 
 }  // namespace sape2::train

@@ -1,5 +1,6 @@
 #include "sape2/train/training_step.h"
 
+#include "sape2/base/hash.h"
 #include "sape2/nn/vit.h"
 #include "sape2/ops/training.h"
 
@@ -24,12 +25,9 @@ Adam::Options adam_options(const Recipe& recipe) {
           .decoupled = recipe.optimizer == "adamw"};
 }
 
-// SplitMix64: neighbouring steps get unrelated seeds.
+// Neighbouring steps get unrelated seeds.
 uint64_t mixed(uint64_t seed, uint64_t step) {
-  uint64_t x = seed + (step + 1) * 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
+  return base::split_mix(seed + (step + 1) * base::kSplitMixStep);
 }
 
 void add_group(io::NamedTensors& state, const std::string& group, const io::NamedTensors& parts) {

@@ -115,6 +115,28 @@ TEST(Normalise, FollowsItsFormula) {
                   "channel 1 is 0");
 }
 
+// All devices and the Python package compute this, so it is held to the bit: one rounding of the
+// difference, one of the product.
+TEST(Normalise, IsOneArithmeticForAllBytes) {
+  const Normalisation normalisation{{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}};
+  const at::Tensor bytes = at::arange(256, at::kByte).view({1, 1, 16, 16}).expand({1, 3, 16, 16});
+  const at::Tensor result = normalise(bytes, normalisation);
+  const at::Tensor scaled = normalise(bytes, {});
+  const auto scales = byte_scales(normalisation, 3);
+  for (int c = 0; c < 3; ++c) {
+    const auto mean = static_cast<float>(255 * normalisation.mean[c]);
+    const auto factor = static_cast<float>(1 / (255 * normalisation.deviation[c]));
+    for (int byte = 0; byte < 256; ++byte) {
+      const auto difference = static_cast<float>(static_cast<double>(byte) - mean);
+      const auto expected = static_cast<float>(static_cast<double>(difference) * factor);
+      EXPECT_EQ(result[0][c].flatten()[byte].item<float>(), expected) << c << " " << byte;
+      EXPECT_EQ(scales[c](static_cast<std::uint8_t>(byte)), expected) << c << " " << byte;
+      EXPECT_EQ(scaled[0][c].flatten()[byte].item<float>(),
+                static_cast<float>(byte) * static_cast<float>(1.0 / 255));
+    }
+  }
+}
+
 TEST(RandomErase, ErasesOneBoxOfTheRightSize) {
   const at::Tensor ones = at::ones({300, 3, 32, 32});
   const at::Tensor result = random_erase(ones, 0.25, {4, 0, 0});

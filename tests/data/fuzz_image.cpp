@@ -1,6 +1,6 @@
 // Any bytes as a PNG or JPEG file: refused in a sentence, or an image that is whole.
+#include "sape2/base/error.h"
 #include "sape2/data/image.h"
-#include "sape2/error.h"
 
 #include "support/fuzz_checks.h"
 

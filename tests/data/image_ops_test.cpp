@@ -1,4 +1,5 @@
 #include "sape2/data/augment.h"
+#include "sape2/data/image.h"
 #include "sape2/data/random.h"
 
 #include "io/error_text.h"
@@ -110,6 +111,16 @@ TEST(ImageOps, Color) {
         return blend(grey_of(in, y, x), in[c][y][x], factor);
       };
     });
+  }
+  // Without colour an image is what the other way to grey makes of it.
+  const at::Tensor image = random_images(1, 3);
+  const at::Tensor channels_last = image[0].permute({1, 2, 0}).contiguous();
+  const auto* bytes = channels_last.data_ptr<std::uint8_t>();
+  const Image levels =
+      to_grey({image.size(2), image.size(3), 3, {bytes, bytes + channels_last.numel()}});
+  const at::Tensor without = apply_image_ops(image, {{ImageOp::color, 0}});
+  for (std::int64_t i = 0; i < image.size(2) * image.size(3); ++i) {
+    ASSERT_EQ(without[0][2].flatten()[i].item<int>(), levels.pixels[static_cast<std::size_t>(i)]);
   }
   // A grey image has no colour to change.
   const at::Tensor grey = random_images(1, 1);

@@ -7,6 +7,7 @@
 #include <map>
 
 namespace sape2::data {
+namespace fs = std::filesystem;
 namespace {
 
 using io::test::error_text;
@@ -42,6 +43,39 @@ TEST(Tar, RefusesDamage) {
   expect_contains(error_text(read), "no tar archive");
   write_file(path, Bytes{});
   expect_contains(error_text(read), "truncated or damaged");
+  Bytes changed = test::tar_gz({{"one.bin", Bytes(70'000, 1)}});
+  changed[changed.size() - 6] ^= 1;  // the checksum of gzip
+  write_file(path, changed);
+  expect_contains(error_text(read), "truncated or damaged");
+  fs::remove(path);
+  expect_contains(error_text(read), "there is no file");
+}
+
+TEST(Tar, PassesLinksOver) {
+  const ScratchFolder scratch;
+  const auto path = scratch.path() / "a.tar.gz";
+  Bytes tar;
+  for (const char type : {'1', '2', '5'}) {
+    const Bytes header = test::tar_header("wanted", 0, type);
+    tar.insert(tar.end(), header.begin(), header.end());
+  }
+  tar.resize(tar.size() + 1024);
+  write_file(path, test::gzipped(tar));
+  read_tar_gz(
+      path, [](const std::string&) { return true; },
+      [](const std::string& name, const Bytes&) { FAIL() << name; });
+}
+
+// A gigabyte of zeros packs into a megabyte; nobody is to wait until it has gone by.
+TEST(Tar, RefusesTooLargeAFileThatNobodyWants) {
+  const ScratchFolder scratch;
+  const auto path = scratch.path() / "a.tar.gz";
+  write_file(path, test::gzipped(test::tar_header("large", std::uint64_t{8} << 29, '0')));
+  const auto read = [&] {
+    read_tar_gz(
+        path, [](const std::string&) { return false; }, [](const std::string&, const Bytes&) {});
+  };
+  expect_contains(error_text(read), "too large");
 }
 
 }  // namespace

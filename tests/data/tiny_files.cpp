@@ -94,20 +94,26 @@ Bytes gzipped(const Bytes& bytes) {
   return result;
 }
 
+Bytes tar_header(const std::string& name, std::uint64_t size, char type) {
+  char header[512] = {};
+  std::strncpy(header, name.c_str(), 99);
+  std::strcpy(header + 100, "0000644");
+  std::strcpy(header + 124, fmt::format("{:011o}", size).c_str());
+  header[156] = type;
+  if (type != '0') std::strcpy(header + 157, "one.bin");  // where a link leads
+  std::strcpy(header + 257, "ustar");
+  std::memset(header + 148, ' ', 8);
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  std::strcpy(header + 148, fmt::format("{:06o}", sum).c_str());
+  return {header, header + sizeof header};
+}
+
 Bytes tar_gz(const std::vector<std::pair<std::string, Bytes>>& members) {
   Bytes tar;
   for (const auto& [name, content] : members) {
-    char header[512] = {};
-    std::strncpy(header, name.c_str(), 99);
-    std::strcpy(header + 100, "0000644");
-    std::strcpy(header + 124, fmt::format("{:011o}", content.size()).c_str());
-    header[156] = '0';
-    std::strcpy(header + 257, "ustar");
-    std::memset(header + 148, ' ', 8);
-    unsigned sum = 0;
-    for (const char c : header) sum += static_cast<unsigned char>(c);
-    std::strcpy(header + 148, fmt::format("{:06o}", sum).c_str());
-    tar.insert(tar.end(), header, header + sizeof header);
+    const Bytes header = tar_header(name, content.size(), '0');
+    tar.insert(tar.end(), header.begin(), header.end());
     tar.insert(tar.end(), content.begin(), content.end());
     tar.resize((tar.size() + 511) / 512 * 512);
   }

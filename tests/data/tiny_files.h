@@ -25,6 +25,9 @@ void write_idx(const IdxLayout& layout, const std::filesystem::path& folder);
 
 Bytes gzipped(const Bytes& bytes);
 
+/// A member's header; `type` is '0' for a plain file, '1' and '2' for links.
+Bytes tar_header(const std::string& name, std::uint64_t size, char type);
+
 /// A gzipped tar archive; names may have folders.
 Bytes tar_gz(const std::vector<std::pair<std::string, Bytes>>& members);
 

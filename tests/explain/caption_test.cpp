@@ -1,7 +1,6 @@
 #include "sape2/explain/caption.h"
 
 #include "explain/hand_made.h"
-#include "explain/ticks.h"
 #include "io/error_text.h"
 
 #include <cmath>
@@ -121,21 +120,6 @@ TEST(Captions, FactorsHaveFewDigits) {
   EXPECT_EQ(effect_text(std::log(3.2)), "+1.16 logits (×3.2)");
   EXPECT_EQ(effect_text(-2), "−2.00 logits (×0.14)");
   EXPECT_EQ(factor_text(std::log(13.4)), "×13");
-}
-
-TEST(Ticks, AreRound) {
-  const auto texts = [](double low, double high, int count) {
-    std::string all;
-    const auto ticks = round_ticks(low, high, count);
-    for (const double tick : ticks) all += tick_text(tick, ticks[1] - ticks[0]) + " ";
-    return all;
-  };
-  EXPECT_EQ(texts(0, 4.69, 5), "0 1 2 3 4 ");
-  EXPECT_EQ(texts(-2.63, 2.63, 6), "−2 −1 0 1 2 ");
-  EXPECT_EQ(texts(0, 0.231, 5), "0.00 0.05 0.10 0.15 0.20 ");
-  EXPECT_EQ(texts(0, 1, 5), "0.0 0.2 0.4 0.6 0.8 1.0 ");
-  EXPECT_EQ(texts(0, 310, 4), "0 100 200 300 ");
-  EXPECT_EQ(round_ticks(2, 2, 5).size(), 1U);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 #include "sape2/explain/figure.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 #include "sape2/explain/caption.h"
 
 #if SAPE2_HAVE_DRAWING
-#include "explain/canvas.h"
+#include "draw/canvas.h"
 #endif
 #include "explain/hand_made.h"
 #include "io/error_text.h"
@@ -89,7 +89,7 @@ TEST(Figure, HasACaptionForEachModel) {
 TEST(Figure, CaptionsAreBrokenIntoLines) {
   if (!SAPE2_HAVE_DRAWING) GTEST_SKIP() << "this build cannot draw";
 #if SAPE2_HAVE_DRAWING
-  Canvas canvas(FigureFormat::svg, 10, 10, 72);
+  draw::Canvas canvas(FigureFormat::svg, 10, 10, 72);
   const std::string words =
       figure_of({.patches = {{0, 0}}}, {"sape2-k"}).rows[0].models[0].captions[0];
   std::string joined;

@@ -1,7 +1,7 @@
 #include "sape2/explain/picture.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 #include "sape2/explain/view.h"
 
 #include "explain/hand_made.h"

@@ -1,7 +1,7 @@
 #include "sape2/explain/prediction_sheet.h"
 
+#include "sape2/base/error.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
 
 #include "explain/hand_made.h"
 #include "io/error_text.h"

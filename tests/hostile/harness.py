@@ -75,12 +75,22 @@ def check_end(result):
             raise Failure(f"control characters reach the terminal; {result.shown()!r}")
 
 
-def check_sentence(result):
+def check_same_verdict(one, other):
+    """Two programs that read one file both take it, or refuse it in the same words."""
+    if (one.code == 0) != (other.code == 0):
+        raise Failure(f"two readers disagree: {one.shown()}; {other.shown()}")
+    said = [result.err.decode(errors="replace").strip().splitlines()[-1:] for result in (one, other)]
+    said = [line[0].split(": ", 1)[1] if line else "" for line in said]
+    if one.code != 0 and said[0] != said[1]:
+        raise Failure(f"two readers give different reasons: {one.shown()}; {other.shown()}")
+
+
+def check_sentence(result, name="sape2"):
     """A refusal: exit code not 0, and one line that begins with the program's name."""
     lines = result.err.decode(errors="replace").splitlines()
     if result.code == 0:
         raise Failure(f"this should be refused, but {result.shown()}")
-    if not lines or not lines[-1].startswith("sape2: ") or len(lines[-1]) > 2000:
+    if not lines or not lines[-1].startswith(name + ": ") or len(lines[-1]) > 2000:
         raise Failure(f"the refusal is not one sentence; {result.shown()}")
     if any(raw in lines[-1] for raw in ("filesystem error", "what():", "std::", "basic_string", "c10::", "json.exception")):
         raise Failure(f"the refusal is in the words of a library; {result.shown()}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Hostile cases against the built program: damaged and forged models, images and folders, requests, killed and edited
-runs, and wrong calls of operators. A case fails if it crashes, hangs, loses data or gives a wrong answer with exit code 0.
+runs, killed comparisons, and wrong calls of operators. A case fails if it crashes, hangs, loses data or gives a wrong answer with exit code 0.
 
 A seed and a number make a case, so that every failure can be tried again. Without --minutes a fixed number of cases
 is tried, which takes well under a minute on an idle machine. See README.md.
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+from comparisons import Comparisons
 from harness import Failure, Program
 from http_requests import Requests
 from images import Images
@@ -21,7 +22,7 @@ from models import Models
 from operators import Operators
 from runs import Runs
 
-KINDS = (Operators, Models, Images, Requests, Runs)
+KINDS = (Operators, Models, Images, Requests, Runs, Comparisons)
 
 
 def parsed_arguments():
@@ -29,6 +30,7 @@ def parsed_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True, help="the program, build/release/bin/sape2")
     parser.add_argument("--operators", help="build/release/tests/hostile_operators (default: beside the program)")
+    parser.add_argument("--predict", help="build/release/bin/sape2-predict (default: beside the program, if it is there)")
     parser.add_argument("--seed", type=int, default=1, help="seed of all cases (default: 1)")
     parser.add_argument("--minutes", type=float, help="go on for so long instead of a fixed number of cases")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="KIND", help=", ".join(names))
@@ -46,6 +48,8 @@ class Context:
         self.program = Program(arguments.program, arguments.patience)
         beside = os.path.join(os.path.dirname(arguments.program), "..", "tests", "hostile_operators")
         self.operators = os.path.abspath(arguments.operators or beside)
+        predict = arguments.predict or os.path.join(os.path.dirname(arguments.program), "sape2-predict")
+        self.predict = Program(predict, arguments.patience) if os.path.exists(predict) else None
         self.seed, self.folder = arguments.seed, folder
         run = os.path.join(folder, "model")
         result = self.program.run(

@@ -6,7 +6,8 @@ import struct
 import threading
 import time
 
-from harness import Failure, check_end, check_no_wild_numbers, check_sentence, mutated
+from harness import (Failure, check_end, check_no_wild_numbers, check_same_verdict, check_sentence,
+                     mutated)
 from images import png
 
 PIECES = [b"{", b"}", b"[", b"]", b'"', b"-1", b"1e999", b"18446744073709551616", b"null", b"\\ud800", b"\xff",
@@ -60,6 +61,15 @@ class Models:
 
     def ask(self, command, model, folder):
         return self.context.program.run(self.arguments(command, model, folder), folder)
+
+    def ask_runtime(self, result, model, folder):
+        """The runtime without LibTorch reads the same file: the same verdict, for the same reason."""
+        other = self.context.predict.run(self.arguments("predict", model, folder)[1:], folder)
+        check_same_verdict(result, other)
+        if other.code == 0:
+            check_no_wild_numbers(other)
+        else:
+            check_sentence(other, "sape2-predict")
 
     # What is done to the file, and whether the program must refuse it.
 
@@ -145,6 +155,8 @@ class Models:
             file.write(data)
         command = random.choice(self.commands)
         result = self.ask(command, model, folder)
+        if command == "predict" and self.context.predict is not None:
+            self.ask_runtime(result, model, folder)
         if result.code != 0:
             check_sentence(result)
         elif refused:

@@ -1,6 +1,6 @@
 #include "io/fuzz_one_input.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/io/safetensors.h"
 
 #include "io/safetensors_header.h"

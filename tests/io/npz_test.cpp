@@ -34,14 +34,17 @@ std::vector<Stored> unzip(const std::string& file) {
   for (std::uint32_t i = 0; i < number(file, end + 10, 2); ++i) {
     EXPECT_EQ(number(file, at, 4), 0x02014b50U);
     const std::uint32_t sum = number(file, at + 16, 4), size = number(file, at + 24, 4);
+    EXPECT_EQ(number(file, at + 10, 2), 0U) << "stored";
+    EXPECT_EQ(number(file, at + 12, 4), 0x00210000U) << "1 January 1980";
     const std::uint32_t name_length = number(file, at + 28, 2), local = number(file, at + 42, 4);
     const std::string name = file.substr(at + 46, name_length);
     EXPECT_EQ(number(file, local, 4), 0x04034b50U);
     EXPECT_EQ(file.substr(local + 30, name_length), name);
-    const std::string content = file.substr(local + 30 + name_length, size);
+    const std::uint32_t extra = number(file, local + 28, 2);
+    const std::string content = file.substr(local + 30 + name_length + extra, size);
     EXPECT_EQ(crc32(0, reinterpret_cast<const Bytef*>(content.data()), size), sum) << name;
     entries.push_back({name, content});
-    at += 46 + name_length;
+    at += 46 + name_length + number(file, at + 30, 2);
   }
   EXPECT_EQ(at, end);
   return entries;
@@ -68,6 +71,15 @@ TEST(Npz, HoldsArraysAsNumpyExpectsThem) {
   std::memcpy(values.data(), data.data(), 24);
   EXPECT_EQ(values, (std::vector<float>{0, 3, 1, 4, 2, 5}));
   EXPECT_NE(entries[0].content.find("'shape': (), }"), std::string::npos);
+}
+
+// Whatever the locale: the program sets none.
+TEST(Npz, NamesAreUtf8) {
+  const ScratchFolder folder;
+  write_npz(folder / "a.npz", {{"größe", at::zeros({2})}});
+  const std::string file = test::read_whole_file(folder / "a.npz");
+  EXPECT_EQ(unzip(file)[0].name, "größe.npy");
+  EXPECT_NE(number(file, 6, 2) & 0x0800U, 0U) << "the flag that says so";
 }
 
 TEST(Npz, RefusesTypesThatNumpyLacksAndLeavesNothing) {

@@ -1,7 +1,7 @@
 // Which CUDA kernels calls take; needs no GPU.
 #include "sape2/kernels/dispatch.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Views, bfloat16, unwanted gradients, memory, hostile values and impossible parameters.
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "harness.h"
 #include "targets.h"

@@ -1,22 +1,11 @@
 #include "nn/support.h"
+#include "ops/attention_weights.h"
 
 #include <gtest/gtest.h>
 
 // What every encoding shows of its attention is what it does.
 namespace sape2::nn::testing {
 namespace {
-
-at::Tensor weights_of(const LayerFixture& f, const at::Tensor& q, const at::Tensor& k) {
-  const int64_t tokens = q.size(2), channels = q.size(3);
-  std::vector<at::Tensor> columns;
-  for (int64_t begin = 0; begin < tokens; begin += channels) {
-    const int64_t count = std::min(channels, tokens - begin);
-    at::Tensor values = at::zeros({tokens, channels}, q.options());
-    values.narrow(0, begin, count).narrow(1, 0, count).fill_diagonal_(1);
-    columns.push_back(f.attend(q, k, values.expand_as(q).contiguous()).narrow(3, 0, count));
-  }
-  return at::cat(columns, 3);
-}
 
 TEST(Inspect, ShowsTheAttentionOfEveryEncoding) {
   const at::NoGradGuard no_grad;
@@ -25,7 +14,8 @@ TEST(Inspect, ShowsTheAttentionOfEveryEncoding) {
     const LayerFixture f(encoding);
     const at::Tensor q = random_tokens(f.shape, f.grid, 11), k = random_tokens(f.shape, f.grid, 12);
     const ops::AttentionRows rows = f.layer->inspect(q, k, f.grid, {4, 1});
-    const at::Tensor all = weights_of(f, q, k);
+    const at::Tensor all =
+        ops::attention_weights(q, [&](const at::Tensor& v) { return f.attend(q, k, v); });
     EXPECT_LT(difference(rows.attention.select(2, 0), all.select(2, f.grid.prefix + 4)), 1e-12);
     EXPECT_LT(difference(rows.attention.select(2, 1), all.select(2, f.grid.prefix + 1)), 1e-12);
   }

@@ -1,7 +1,6 @@
 #include "sape2/nn/encoding_spec.h"
 
 #include "sape2/nn/encoding_definition.h"
-#include "sape2/nn/nearest_name.h"
 
 #include "nn/support.h"
 
@@ -189,17 +188,6 @@ TEST(EncodingDefinitions, DescribeThemselves) {
         "sape2-rel-k", "sape2-rel-qk"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
-}
-
-TEST(NearestName, CountsTypingMistakes) {
-  const std::vector<std::string> valid{"suffix", "between", "M"};
-  EXPECT_EQ(nearest_name("sufix", valid), "suffix");
-  EXPECT_EQ(nearest_name("usffix", valid), "suffix");
-  EXPECT_EQ(nearest_name("BETWEEN", valid), "between");
-  EXPECT_EQ(nearest_name("m", valid), "M");
-  EXPECT_EQ(nearest_name("x", valid), "");
-  EXPECT_EQ(nearest_name("", valid), "");
-  EXPECT_EQ(nearest_name("anything", valid), "");
 }
 
 }  // namespace

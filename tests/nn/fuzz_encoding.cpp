@@ -1,5 +1,5 @@
 // Any text as an encoding or a list of them: refused in a sentence, or equal after a round trip.
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/nn/encoding_spec.h"
 
 #include "support/fuzz_checks.h"

@@ -1,6 +1,6 @@
 #include "nn/support.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Rows of the inspection interface against the golden values and the operators themselves.
 #include "sape2/ops/inspect.h"
 
+#include "ops/attention_weights.h"
 #include "support/sape2_case.h"
 
 #include <ATen/ATen.h>
@@ -20,20 +21,6 @@ at::Tensor chosen(const at::Tensor& of_patches, const ops::Grid& grid) {
   return of_patches.index_select(2, at::tensor(some_patches(grid), at::kLong));
 }
 
-// The weights themselves: attention to values that are unit vectors, which needs d ≥ N.
-at::Tensor weights(const at::Tensor& q, const at::Tensor& k,
-                   const std::function<at::Tensor(const at::Tensor&)>& attend) {
-  const int64_t tokens = q.size(2), channels = q.size(3);
-  std::vector<at::Tensor> columns;
-  for (int64_t begin = 0; begin < tokens; begin += channels) {
-    const int64_t count = std::min(channels, tokens - begin);
-    at::Tensor values = at::zeros({tokens, channels}, k.options());
-    values.narrow(0, begin, count).narrow(1, 0, count).fill_diagonal_(1);
-    columns.push_back(attend(values.expand_as(q).contiguous()).narrow(3, 0, count));
-  }
-  return at::cat(columns, 3);
-}
-
 TEST(Inspect, GivesTheRowsOfEveryGoldenCase) {
   const at::NoGradGuard no_grad;
   for (const auto& golden : golden_cases("sape2")) {
@@ -49,7 +36,7 @@ TEST(Inspect, GivesTheRowsOfEveryGoldenCase) {
     EXPECT_LE(relative_error(rows.bias, chosen(bias, grid)), kExact);
     EXPECT_LE(relative_error(rows.x.bias + rows.y.bias, rows.bias), kExact);
     EXPECT_EQ(rows.is_distance, given.form == "distance");
-    const at::Tensor expected = weights(given.q, given.k, [&](const at::Tensor& v) {
+    const at::Tensor expected = ops::attention_weights(given.q, [&](const at::Tensor& v) {
       return ops::sape2_attention(given.q, given.k, v, given.ex, given.ey, grid,
                                   given.vector_options, given.form, given.bias_options);
     });
@@ -90,8 +77,8 @@ TEST(Inspect, CopeRowsAreThoseOfTheOperator) {
   const at::Tensor q = at::randn({1, 2, 7, 8}, at::kDouble), k = at::randn_like(q);
   const at::Tensor e = at::randn({5, 8}, at::kDouble);
   const auto rows = ops::cope_attention_rows(q, k, e, grid, some_patches(grid));
-  const at::Tensor expected =
-      weights(q, k, [&](const at::Tensor& v) { return ops::cope_attention(q, k, v, e); });
+  const at::Tensor expected = ops::attention_weights(
+      q, [&](const at::Tensor& v) { return ops::cope_attention(q, k, v, e); });
   EXPECT_LE(relative_error(rows.attention, chosen(expected.narrow(2, 1, 6), grid)), kExact);
   EXPECT_EQ(rows.positions.size(3), 7);
   EXPECT_EQ(rows.bias.size(3), 6);

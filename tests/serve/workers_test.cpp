@@ -1,6 +1,6 @@
 #include "serve/workers.h"
 
-#include "sape2/interruption.h"
+#include "sape2/base/interruption.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include "sape2/study/prediction.h"
 
+#include "sape2/base/error.h"
 #include "sape2/data/image.h"
-#include "sape2/error.h"
 
 #include "study/small_models.h"
 

@@ -1,6 +1,6 @@
 #include "sape2/study/probes.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "study/small_models.h"
 

@@ -1,5 +1,5 @@
 // Any text as a recipe: refused in a sentence, or values within their bounds.
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/train/recipe.h"
 #include "sape2/train/recipe_fields.h"
 

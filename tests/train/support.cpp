@@ -1,5 +1,6 @@
 #include "train/support.h"
 
+#include "sape2/data/augment.h"
 #include "sape2/data/random.h"
 
 #include <ATen/ATen.h>
@@ -67,10 +68,8 @@ Batch ShuffledSource::batch(int64_t epoch, int64_t step) {
   const auto order = data::shuffled(
       dataset_.size(), data::Draws(seed_, static_cast<uint64_t>(epoch), 0, data::Purpose::order));
   const at::Tensor chosen = at::tensor(order, at::kLong).narrow(0, step * batch_size_, batch_size_);
-  const auto& norm = dataset_.normalisation;
   Batch batch;
-  batch.images = (dataset_.images.index_select(0, chosen).to(at::kFloat) / 255 - norm.mean[0]) /
-                 norm.deviation[0];
+  batch.images = data::normalise(dataset_.images.index_select(0, chosen), dataset_.normalisation);
   batch.targets =
       at::one_hot(dataset_.labels.index_select(0, chosen), dataset_.classes()).to(at::kFloat);
   const bool poisoned = poisoned_ >= 0 && epoch * steps_per_epoch() + step >= poisoned_;

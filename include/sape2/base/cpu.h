@@ -46,6 +46,9 @@ CpuFeatures features_of(const CpuRecord& record);
 /// As the maker calls it; empty if the system does not say.
 std::string cpu_model_name();
 
+/// More threads than these are refused: nobody means them.
+inline constexpr int kMostThreads = 1024;
+
 /// Cores that this process may use.
 int usable_cores();
 

@@ -64,7 +64,7 @@ at::Tensor auto_augment(const at::Tensor& images, const BatchKey& key);
 at::Tensor rand_augment(const at::Tensor& images, std::int64_t operations, std::int64_t magnitude,
                         const BatchKey& key);
 
-/// Bytes to floats: (x / 255 - mean) / deviation.
+/// Bytes `[B, C, H, W]` to floats: (x / 255 − mean) / deviation, computed as ByteScale says.
 at::Tensor normalise(const at::Tensor& images, const Normalisation& normalisation);
 
 /// Random erasing (Zhong et al., 2017): with the given probability a box of 2 to 33 % of the image

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "sape2/data/normalisation.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -14,12 +16,6 @@ namespace sape2::data {
 enum class Split { train, test };
 
 std::string_view to_string(Split split);
-
-/// Mean and deviation of each channel, of pixels scaled to 0 … 1.
-struct Normalisation {
-  std::vector<double> mean;
-  std::vector<double> deviation;
-};
 
 /// One split of a data set, in memory as bytes.
 struct Dataset {

@@ -34,6 +34,12 @@ Image resize(const Image& image, std::int64_t height, std::int64_t width);
 /// Scales the image, its proportions kept, until it covers height × width, and cuts out the middle.
 Image resize_to_cover(const Image& image, std::int64_t height, std::int64_t width);
 
+/// The brightness of an RGB image (Rec. 601), as one channel.
+Image to_grey(const Image& image);
+
+/// An image of RGB and alpha as RGB, laid over white.
+void lay_over_white(Image& image);
+
 /// An image of 1 (grey) or 3 (RGB) channels as the bytes of a PNG file.
 std::vector<std::uint8_t> encode_png(const Image& image);
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sape2/explain/colours.h"
-#include "sape2/explain/inspection.h"
+#include "sape2/explain/look.h"
 #include "sape2/explain/view.h"
 
 #include <optional>
@@ -20,7 +20,7 @@ struct Extent {
 
 /// The sentences, the one that matters most first: what raises attention and what lowers it, and by
 /// how much; how far positions depend on the image.
-std::vector<std::string> captions(const Inspection& inspection, What what,
+std::vector<std::string> captions(const Look& look, What what,
                                   const Selection& selection, const Extent& extent);
 
 /// How to read such a map, without numbers: "far patches gain attention". `logit_factor` takes its
@@ -28,7 +28,7 @@ std::vector<std::string> captions(const Inspection& inspection, What what,
 std::string reading_text(ScaleKind kind, const std::optional<double>& logit_factor);
 
 /// Where the grid is larger than the model's tables reach: what that does to the picture.
-std::optional<std::string> clamp_warning(const Inspection& inspection);
+std::optional<std::string> clamp_warning(const Look& look);
 
 /// A change of a logit and what it does to the weight: "+1.2 logits (×3.2)".
 std::string effect_text(double logits);

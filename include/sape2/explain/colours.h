@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/draw/rgb.h"
 #include "sape2/explain/view.h"
 
 #include <string_view>
@@ -7,9 +8,7 @@
 
 namespace sape2::explain {
 
-struct Rgb {
-  double red = 0, green = 0, blue = 0;  ///< 0 … 1
-};
+using draw::Rgb;
 
 /// Which colours a scale uses.
 enum class Palette {

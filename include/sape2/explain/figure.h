@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sape2/data/image.h"
+#include "sape2/draw/format.h"
 #include "sape2/explain/colours.h"
 #include "sape2/explain/inspection.h"
 #include "sape2/explain/view.h"
@@ -27,7 +28,7 @@ struct ChosenPatch {
 struct ModelPanels {
   std::string title;       ///< the model's encoding and name
   std::string prediction;  ///< "cat 62 %"
-  ops::Grid grid;
+  infer::Grid grid;
   ScaleKind kind = ScaleKind::distance;
   ValueRange range;   ///< of the matrix and the maps; of attention, of the maps alone
   at::Tensor matrix;  ///< [n, n]; undefined where none is drawn
@@ -73,7 +74,7 @@ void share_ranges(Figure& figure);
 /// `positions_x`, `positions_y`. Names of several images or models begin with `image0_`, `model1_`.
 io::NamedTensors figure_numbers(const Figure& figure);
 
-enum class FigureFormat { png, svg, pdf };
+using FigureFormat = draw::Format;
 /// By a file's ending; throws Error for any other.
 FigureFormat figure_format(const std::filesystem::path& path);
 

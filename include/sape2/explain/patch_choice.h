@@ -1,13 +1,13 @@
 #pragma once
 
 #include "sape2/explain/view.h"
-#include "sape2/ops/ops.h"
+#include "sape2/infer/inspection.h"
 
-#include <ATen/core/Tensor.h>
+#include <span>
 
 namespace sape2::explain {
 
-class Inspection;
+class Look;
 
 struct ChosenPatches {
   Patch subject;
@@ -19,9 +19,9 @@ struct ChosenPatches {
 /// started from the image's middle and its border); the group that fills more of the border is the
 /// background. Each group is represented by the patch that is most its own: nearest to its mean and
 /// farthest from the other's. The same image and model always give the same patches.
-ChosenPatches choose_patches(const Inspection& inspection);
+ChosenPatches choose_patches(const Look& look);
 
-/// The same from patches `[rows·cols, width]` of any model.
-ChosenPatches choose_patches(const at::Tensor& patches, const ops::Grid& grid);
+/// The same from patches (rows·cols, width) of any model.
+ChosenPatches choose_patches(std::span<const float> patches, const infer::Grid& grid);
 
 }  // namespace sape2::explain

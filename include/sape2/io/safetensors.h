@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/io/dtype.h"
 
 #include <cstddef>
@@ -13,7 +13,8 @@
 #include <string_view>
 #include <vector>
 
-/// Reading and writing of safetensors files, without any framework.
+/// Reading and writing of safetensors files, without any framework. Ours, because the format's own
+/// library is Rust and no C++ one is packaged.
 ///
 /// Nothing in a file is trusted: sizes, offsets, names and types are checked against the format
 /// before a tensor is handed out, and every fault is one sentence, thrown as FormatError.
@@ -49,7 +50,7 @@ struct SafetensorsContent {
 /// `source` names the file in error messages.
 SafetensorsContent parse_safetensors(std::span<const std::byte> file, std::string_view source);
 
-/// A safetensors file read into memory. Copies share the memory.
+/// A safetensors file in memory. Copies share the memory.
 class SafetensorsFile {
  public:
   /// Reads a whole file; what happens to it afterwards does not matter. The header is checked
@@ -59,11 +60,20 @@ class SafetensorsFile {
   /// Reads the header alone: metadata, names, types and shapes. The tensors have no bytes.
   static SafetensorsFile open_header(const std::filesystem::path& path);
 
+  /// Maps a file instead of copying it, for whoever reads every tensor once and lets go. Whoever
+  /// shortens the file meanwhile ends the process, and changes show. Where a system cannot map it,
+  /// the file is read.
+  static SafetensorsFile map(const std::filesystem::path& path);
+
+  /// A file that is in memory already and stays there as long as this object and its copies.
+  /// `name` stands for the path in messages.
+  static SafetensorsFile view(std::span<const std::byte> file, std::string_view name);
+
   const std::filesystem::path& path() const { return path_; }
   const Metadata& metadata() const { return content_.metadata; }
 
   /// In the order in which they lie in the file. The bytes are valid as long as memory() is held.
-  /// Writing to them through a cast is allowed and never reaches the file.
+  /// Writing to those of open() through a cast is allowed and never reaches the file.
   std::span<const TensorView> tensors() const { return content_.tensors; }
 
   /// The tensor of that name, or nullptr.
@@ -77,6 +87,7 @@ class SafetensorsFile {
 
  private:
   static SafetensorsFile read(const std::filesystem::path& path, bool with_data);
+  void index_tensors();
 
   std::filesystem::path path_;
   std::shared_ptr<const void> memory_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sape2/kernels/executor.h"
+#include "sape2/kernels/scratch_pool.h"
 #include "sape2/kernels/types.h"
 #include "sape2/kernels/vectors.h"
 
@@ -15,6 +16,7 @@ struct AttentionInputs {
   float scale = 1.0F;
   ConstView q, k, v;
   bool tf32 = false;  ///< On a GPU, products of float32 may round their factors to 11 bits.
+  ScratchPool* scratch = nullptr;  ///< On a CPU, keeps memory between calls; null: nothing is kept.
 };
 
 /// What the backward pass needs to know of a token's softmax. Two numbers, not the logarithm of the
@@ -62,6 +64,7 @@ struct AxisVectors {
   std::int64_t sets = 1;    ///< 1 or 2
   const void* x = nullptr;  ///< (sets, images, heads, patches, cols)
   const void* y = nullptr;  ///< (sets, images, heads, patches, rows)
+  bool shared = false;      ///< On a CPU, forward: one image's vectors, which all images share.
 };
 
 /// Null: not wanted.

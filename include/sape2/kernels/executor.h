@@ -13,6 +13,9 @@ class Executor {
 
   virtual ~Executor() = default;
   virtual void parallel_for(std::int64_t count, const Body& body) const = 0;
+
+  /// How many threads that is at most, as far as it knows: for whoever chooses `count`.
+  virtual int threads() const { return 1; }
 };
 
 /// Everything on the calling thread.

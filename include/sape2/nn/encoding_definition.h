@@ -3,16 +3,12 @@
 #include "sape2/nn/encoding_spec.h"
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace sape2::nn {
-
-class Encoding;
-class ParameterScope;
 
 enum class OptionKind { choice, number, integer };
 
@@ -45,16 +41,13 @@ struct EncodingShape {
   int64_t tokens() const { return prefix + rows * cols; }
 };
 
-/// All that the rest of the software knows of one encoding. A new encoding is one file in
-/// src/nn/encodings that returns its definitions, and one line in registry.cpp.
+/// What the software says of one encoding. What an encoding computes is in src/nn/encodings, and in
+/// src/infer/encodings without LibTorch.
 struct EncodingDefinition {
   std::string name;
   /// One line for help and `sape2 info`.
   std::string summary;
   std::vector<EncodingOption> options = {};
-  /// Makes the encoding and registers its parameters. `+ape` is not its concern.
-  std::unique_ptr<Encoding> (*make)(const EncodingSpec&, const EncodingShape&,
-                                    ParameterScope&) = nullptr;
   /// Throws Error where options do not go together; sees options as written, defaults included.
   void (*check_options)(const EncodingSpec&) = nullptr;
   /// Throws Error where the encoding cannot serve such a model.

@@ -39,10 +39,16 @@ class ViT : public torch::nn::Module {
   at::Tensor forward_features(const at::Tensor& images, const AttentionWatcher& watcher = {},
                               const at::Tensor& depth_factors = {});
 
+  /// Logits where `substitute` says which gates of SaPE² each layer attends with.
+  at::Tensor forward_with_gates(const at::Tensor& images, const GateSubstitute& substitute);
+
   /// Pools such tokens and classifies.
   at::Tensor forward_head(const at::Tensor& features);
 
   const ModelConfig& config() const { return config_; }
+
+  /// The part of the position encoding that acts at the input.
+  const Encoding& encoding() const;
 
   /// The names of the parameters that weight decay applies to: the weights of linear layers and of
   /// the patch embedding, not norms, biases, tokens, or anything of a position encoding.
@@ -50,6 +56,8 @@ class ViT : public torch::nn::Module {
 
  private:
   struct Layers;
+
+  at::Tensor run_layers(const at::Tensor& images, ForwardPass& pass);
 
   ModelConfig config_;
   std::set<std::string> decayed_;

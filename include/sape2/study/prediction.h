@@ -1,9 +1,10 @@
 #pragma once
 
+#include "sape2/infer/prediction.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace sape2::data {
@@ -16,11 +17,7 @@ class ViT;
 
 namespace sape2::study {
 
-struct Prediction {
-  std::int64_t index = 0;  ///< of the class
-  std::string name;        ///< of the class; "class 7" where the model has no names
-  double probability = 0;
-};
+using infer::Prediction;
 
 /// The most probable classes of an image, the best first. The image is scaled to cover `size` ×
 /// `size` pixels (0: the size the model was trained at) and its middle is used; a model of one

@@ -1,8 +1,11 @@
 #pragma once
 
+#include "sape2/base/error.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 namespace sape2::data {
 struct Dataset;
@@ -23,6 +26,12 @@ struct Evaluation {
   at::Tensor confusion;
 };
 
+/// A model whose outputs are no numbers has no accuracy.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
 struct EvaluateOptions {
   int64_t batch_size = 0;  ///< 0: 256 on a CPU, 2048 on a GPU
 };
@@ -30,9 +39,16 @@ struct EvaluateOptions {
 /// Runs a model over a whole data set on the model's device, with the model's own normalisation, at
 /// the size the images have. The model's weights are taken as they are: `best.safetensors` and
 /// `last.safetensors` of a run with `ema_decay` hold the averaged ones. Throws Error if images
-/// or classes do not fit the model, or if a logit is not a finite number.
+/// or classes do not fit the model, NotFinite if a logit is not a finite number.
 Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset,
                     const EvaluateOptions& options = {});
+
+/// Anything that classifies: bytes `[B, C, H, W]` to logits `[B, classes]`.
+using Classifier = std::function<at::Tensor(const at::Tensor& bytes)>;
+
+/// The same for whatever computes the logits of a model of that configuration.
+Evaluation evaluate(const nn::ModelConfig& config, const Classifier& classify,
+                    const data::Dataset& dataset, const EvaluateOptions& options = {});
 
 /// Throws Error with one sentence where a data set is empty or its channels or classes are not the
 /// model's.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/base/cpu.h"
 #include "sape2/nn/model_config.h"
 #include "sape2/train/recipe.h"
 
@@ -10,7 +11,7 @@
 namespace sape2::train {
 
 /// More threads than this are refused: they would only starve the machine.
-inline constexpr int kMostThreads = 1024;
+inline constexpr int kMostThreads = base::kMostThreads;
 
 /// What a model learns from and is tested on.
 struct DataConfig {
@@ -19,6 +20,9 @@ struct DataConfig {
   int64_t image_size = 0;    ///< 0: the data set's own
   int64_t train_images = 0;  ///< the first so many only; 0: all
   int64_t test_images = 0;
+  /// Training images to keep out of the training and to test on in place of the test images, which
+  /// are then never read: what settings are chosen by. 0: none.
+  int64_t held_out = 0;
 
   bool operator==(const DataConfig&) const = default;
 };

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._encodings import Described, Grid, Shape, described
+from .._encodings import Described, Grid, Parameters, Shape, described
 
 
 def drawn_seed() -> int:
@@ -15,7 +15,7 @@ def drawn_seed() -> int:
     return int(torch.randint(2**62, (), device="cpu"))
 
 
-def register(module: nn.Module, parameters: tuple[tuple[str, tuple[int, ...]], ...], device: Any, dtype: Any) -> None:
+def register(module: nn.Module, parameters: Parameters, device: Any, dtype: Any) -> None:
     """Registers parameters without values."""
     for name, shape in parameters:
         module.register_parameter(name, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
@@ -36,7 +36,36 @@ class GridRecord:
         self.cols = cols
 
 
-class LayerEncoding(nn.Module):
+class _Encoding(nn.Module):
+    """What every encoding has: the parameters that the library describes, and their first values."""
+
+    encoding: str
+    grid: Grid
+    prefix: int
+    shape: Shape
+    _in_layers: bool
+
+    def _take(self, encoding: str, parameters: Parameters, device: Any, dtype: Any) -> None:
+        _, _, rows, cols, self.prefix = self.shape
+        self.encoding, self.grid = encoding, (rows, cols)
+        register(self, parameters, device, dtype)
+        self._names = tuple(name for name, _ in parameters)
+        self.reset_parameters()
+
+    def tensors(self) -> list[Tensor]:
+        """The parameters, in the order in which the library takes them."""
+        return [getattr(self, name) for name in self._names]
+
+    def reset_parameters(self) -> None:
+        """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
+        tensors = self.tensors()
+        if tensors and not tensors[0].is_meta:
+            inside, names = self._in_layers, "pos" if self._in_layers else ""
+            drawn = torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), inside, drawn_seed(), names)
+            refill(tensors, drawn)
+
+
+class LayerEncoding(_Encoding):
     """Attention with positions for q, k and v of your own.
 
     Args:
@@ -58,9 +87,7 @@ class LayerEncoding(nn.Module):
     torch.Size([2, 4, 41, 16])
     """
 
-    encoding: str
-    grid: Grid
-    prefix: int
+    _in_layers = True
     record: GridRecord | None = None
     """Where a call that names no grid finds it; the one trained at if this is None."""
 
@@ -76,13 +103,10 @@ class LayerEncoding(nn.Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.shape: Shape = (dim, num_heads, *grid, prefix)
+        self.shape = (dim, num_heads, *grid, prefix)
         info = described(encoding, self.shape)
         self._check(info)
-        self.encoding, self.grid, self.prefix = info.encoding, (grid[0], grid[1]), prefix
-        register(self, info.layer_parameters, device, dtype)
-        self._names = tuple(name for name, _ in info.layer_parameters)
-        self.reset_parameters()
+        self._take(info.encoding, info.layer_parameters, device, dtype)
 
     def _check(self, info: Described) -> None:
         if info.carries:
@@ -96,19 +120,6 @@ class LayerEncoding(nn.Module):
             f'encoding "{info.encoding}" adds positions to the tokens before the first layer, which attention cannot '
             f'do: give "{in_layers}" here and put sape2.nn.InputEncoding("{at_input}", …) before the first layer'
         )
-
-    def tensors(self) -> list[Tensor]:
-        """The parameters, in the order in which the library takes them."""
-        return [getattr(self, name) for name in self._names]
-
-    def reset_parameters(self) -> None:
-        """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
-        tensors = self.tensors()
-        if tensors and not tensors[0].is_meta:
-            refill(
-                tensors,
-                torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), True, drawn_seed(), "pos"),
-            )
 
     def current_grid(self) -> Grid:
         """The grid of a call that names none."""
@@ -133,7 +144,7 @@ class LayerEncoding(nn.Module):
         return f'"{self.encoding}", grid={self.grid}, prefix={self.prefix}'
 
 
-class InputEncoding(nn.Module):
+class InputEncoding(_Encoding):
     """Positions added to the tokens once, before the first layer: `ape`, `sinusoidal`, `sinusoidal2d`.
 
     Args:
@@ -152,37 +163,20 @@ class InputEncoding(nn.Module):
     torch.Size([2, 33, 64])
     """
 
-    encoding: str
-    grid: Grid
-    prefix: int
+    _in_layers = False
 
     def __init__(
         self, encoding: str, dim: int, grid: Grid, prefix: int = 0, *, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.shape: Shape = (dim, 1, *grid, prefix)
+        self.shape = (dim, 1, *grid, prefix)
         info = described(encoding, self.shape)
         if info.in_layers or not info.at_input:
             raise ValueError(
                 f'encoding "{info.encoding}" acts in attention: give it to sape2.nn.Attention or '
                 "sape2.nn.LayerEncoding; sape2.nn.ViT takes encodings of every kind"
             )
-        self.encoding, self.grid, self.prefix = info.encoding, (grid[0], grid[1]), prefix
-        register(self, info.model_parameters, device, dtype)
-        self._names = tuple(name for name, _ in info.model_parameters)
-        self.reset_parameters()
-
-    def tensors(self) -> list[Tensor]:
-        """The parameters, in the order in which the library takes them."""
-        return [getattr(self, name) for name in self._names]
-
-    def reset_parameters(self) -> None:
-        """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
-        tensors = self.tensors()
-        if tensors and not tensors[0].is_meta:
-            refill(
-                tensors, torch.ops.sape2._encoding_parameters(self.encoding, list(self.shape), False, drawn_seed(), "")
-            )
+        self._take(info.encoding, info.model_parameters, device, dtype)
 
     def forward(self, tokens: Tensor, grid: Grid | None = None) -> Tensor:
         """The tokens with their positions; vectors learnt for another grid are resampled as an image."""

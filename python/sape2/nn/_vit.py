@@ -261,11 +261,17 @@ class ViT(nn.Module):
         return set(torch.ops.sape2._decayed_parameters(json.dumps(self.config)))
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Pixels in [0, 1] as the model wants them."""
-        if not self.config["mean"]:
-            return images
-        mean, deviation = (images.new_tensor(self.config[name]).view(-1, 1, 1) for name in ("mean", "deviation"))
-        return (images - mean) / deviation
+        """Pixels as the model wants them: bytes (uint8), or numbers in [0, 1].
+
+        Bytes, and what they are after `/ 255` in float32, become to the bit what the program makes of them.
+        """
+        wide = images.to(torch.promote_types(images.dtype, torch.float32))
+        is_bytes = images.dtype == torch.uint8
+        mean, deviation = self.config["mean"] or [0.0], self.config["deviation"] or [1.0]
+        offset = wide.new_tensor([255 * value for value in mean]).view(-1, 1, 1)
+        factor = wide.new_tensor([1 / (255 * value) for value in deviation]).view(-1, 1, 1)
+        normalised = ((wide if is_bytes else wide * 255) - offset) * factor
+        return normalised if is_bytes else normalised.to(images.dtype)
 
     def _grid_of(self, images: Tensor) -> Grid:
         channels = self.config["vit"]["channels"]

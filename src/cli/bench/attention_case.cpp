@@ -1,6 +1,6 @@
 #include "cli/bench/attention_case.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/ops/ops.h"
 
 #include <ATen/ATen.h>

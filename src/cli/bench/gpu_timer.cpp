@@ -1,6 +1,6 @@
 #include "cli/bench/gpu_timer.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "cli/bench/gpu_memory.h"
 

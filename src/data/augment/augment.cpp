@@ -1,10 +1,12 @@
 #include "sape2/data/augment.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "data/augment/upload.h"
 
 #include <fmt/format.h>
+
+#include <array>
 
 namespace sape2::data {
 namespace {
@@ -15,31 +17,19 @@ void check_range(const char* what, double value, double low, double high) {
   }
 }
 
-at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& images) {
-  const std::vector<float> floats(values.begin(), values.end());
-  return upload(floats, {1, static_cast<std::int64_t>(floats.size()), 1, 1}, images.device());
-}
-
 }  // namespace
 
 at::Tensor normalise(const at::Tensor& images, const Normalisation& normalisation) {
-  const auto channels = static_cast<std::size_t>(images.size(1));
-  if (normalisation.mean.size() != channels || normalisation.deviation.size() != channels) {
-    throw Error(fmt::format("normalise: {} means and {} deviations for images of {} channels",
-                            normalisation.mean.size(), normalisation.deviation.size(), channels));
+  const std::int64_t channels = images.size(1);
+  std::vector<float> offsets, factors;
+  for (const auto& [offset, factor] : byte_scales(normalisation, channels)) {
+    offsets.push_back(offset);
+    factors.push_back(factor);
   }
-  std::vector<double> mean, factor;
-  for (std::size_t c = 0; c < channels; ++c) {
-    if (!(normalisation.deviation[c] > 0)) {
-      throw Error(fmt::format("normalise: the deviation of channel {} is {}, expected more than 0",
-                              c, normalisation.deviation[c]));
-    }
-    mean.push_back(255 * normalisation.mean[c]);
-    factor.push_back(1 / (255 * normalisation.deviation[c]));
-  }
-  return images.to(at::kFloat)
-      .sub_(channel_values(mean, images))
-      .mul_(channel_values(factor, images));
+  const std::array<std::int64_t, 4> shape{1, channels, 1, 1};
+  return images.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true)
+      .sub_(upload(offsets, shape, images.device()))
+      .mul_(upload(factors, shape, images.device()));
 }
 
 void check_augment_options(const AugmentOptions& options) {

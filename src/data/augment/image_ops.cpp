@@ -1,7 +1,8 @@
+#include "sape2/base/error.h"
 #include "sape2/data/augment.h"
-#include "sape2/error.h"
 
 #include "data/augment/draws.h"
+#include "data/grey.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -84,9 +85,9 @@ at::Tensor move_pixels(const at::Tensor& images, const Calls& calls) {
 at::Tensor grey(const at::Tensor& images) {
   const at::Tensor values = images.to(at::kInt);
   if (values.size(1) != 3) return values.narrow(1, 0, 1);
-  return (values.select(1, 0) * 19595 + values.select(1, 1) * 38470 + values.select(1, 2) * 7471 +
-          32768)
-      .bitwise_right_shift(16)
+  return (values.select(1, 0) * kGreyRed + values.select(1, 1) * kGreyGreen +
+          values.select(1, 2) * kGreyBlue + kGreyHalf)
+      .bitwise_right_shift(kGreyBits)
       .unsqueeze(1);
 }
 

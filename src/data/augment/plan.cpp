@@ -104,7 +104,8 @@ ops::AugmentPlan plan_batch(const std::vector<std::int64_t>& sources, std::int64
   return plan;
 }
 
-ops::AugmentSettings augment_settings(std::int64_t classes, const Normalisation& normalisation,
+ops::AugmentSettings augment_settings(std::int64_t channels, std::int64_t classes,
+                                      const Normalisation& normalisation,
                                       const AugmentOptions& options) {
   ops::AugmentSettings settings;
   settings.classes = classes;
@@ -112,9 +113,10 @@ ops::AugmentSettings augment_settings(std::int64_t classes, const Normalisation&
   const double rest = options.label_smoothing / static_cast<double>(classes);
   settings.target = static_cast<float>(1 - options.label_smoothing + rest);
   settings.other_target = static_cast<float>(rest);
-  for (std::size_t c = 0; c < normalisation.mean.size() && c < settings.mean.size(); ++c) {
-    settings.mean[c] = static_cast<float>(255 * normalisation.mean[c]);
-    settings.factor[c] = static_cast<float>(1 / (255 * normalisation.deviation[c]));
+  const std::vector<ByteScale> scales = byte_scales(normalisation, channels);
+  for (std::size_t c = 0; c < scales.size() && c < settings.mean.size(); ++c) {
+    settings.mean[c] = scales[c].offset;
+    settings.factor[c] = scales[c].factor;
   }
   return settings;
 }

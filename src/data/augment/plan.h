@@ -13,7 +13,8 @@ ops::AugmentPlan plan_batch(const std::vector<std::int64_t>& sources, std::int64
                             std::int64_t width, const AugmentOptions& options, const BatchKey& key);
 
 /// What does not change from batch to batch.
-ops::AugmentSettings augment_settings(std::int64_t classes, const Normalisation& normalisation,
+ops::AugmentSettings augment_settings(std::int64_t channels, std::int64_t classes,
+                                      const Normalisation& normalisation,
                                       const AugmentOptions& options);
 
 }  // namespace sape2::data

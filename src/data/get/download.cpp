@@ -1,8 +1,8 @@
 #include "data/get/download.h"
 
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
 
 #include "data/get/md5.h"
 #include "data/text.h"

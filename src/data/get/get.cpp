@@ -1,8 +1,8 @@
 #include "sape2/data/get.h"
 
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/data/locations.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
 
 #include "data/files.h"
 #include "data/get/download.h"

@@ -1,27 +1,29 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+
+struct evp_md_ctx_st;  // of OpenSSL
 
 namespace sape2::data {
 
 /// MD5 (RFC 1321): good enough against damage, which is what published checksums are for.
 class Md5 {
  public:
+  Md5();
+  ~Md5();
+  Md5(const Md5&) = delete;
+  Md5& operator=(const Md5&) = delete;
+
   void update(std::span<const std::uint8_t> bytes);
 
   /// 32 hexadecimal digits; the object is used up.
   std::string finish();
 
  private:
-  void take_block(const std::uint8_t* block);
-
-  std::array<std::uint32_t, 4> state_{0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476};
-  std::array<std::uint8_t, 64> pending_{};
-  std::uint64_t length_ = 0;
+  evp_md_ctx_st* context_;
 };
 
 std::string md5_of(std::span<const std::uint8_t> bytes);

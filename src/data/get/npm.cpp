@@ -1,7 +1,7 @@
 #include "data/get/npm.h"
 
+#include "sape2/base/error.h"
 #include "sape2/data/image.h"
-#include "sape2/error.h"
 
 #include "data/files.h"
 #include "data/get/tar.h"

@@ -1,104 +1,119 @@
 #include "data/get/tar.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 
-#include "data/text.h"
-
+#include <archive.h>
+#include <archive_entry.h>
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include <algorithm>
-#include <array>
-#include <cstring>
+#include <cerrno>
 #include <memory>
+#include <optional>
+#include <span>
 
 namespace sape2::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kBlock = 512;
-constexpr std::uint64_t kLargestMember = std::uint64_t{512} << 20;
-using Header = std::array<std::uint8_t, kBlock>;
+constexpr std::int64_t kLargestMember = std::int64_t{512} << 20;
 
+// The unpacked bytes of a gzip file. zlib's own reader, because libarchive's passes over the
+// checksum at the end.
 class GzipStream {
  public:
-  explicit GzipStream(const fs::path& path)
-      : path_(path), file_(gzopen(path.c_str(), "rb"), gzclose) {
+  explicit GzipStream(const fs::path& path) : file_(gzopen(path.c_str(), "rb"), gzclose) {
     if (!file_) throw Error(fmt::format("cannot read {}", in_quotes(path)));
-    gzbuffer(file_.get(), 1 << 18);
+    gzbuffer(file_.get(), static_cast<unsigned>(chunk_.size()));
   }
 
-  void read(std::uint8_t* target, std::size_t count) {
-    if (gzfread(target, 1, count, file_.get()) != count) fail("truncated or damaged");
-  }
-
-  void skip(std::uint64_t count) {
-    std::array<std::uint8_t, 1 << 14> ignored;
-    for (; count > 0; count -= std::min<std::uint64_t>(count, ignored.size())) {
-      read(ignored.data(), std::min<std::uint64_t>(count, ignored.size()));
-    }
-  }
-
-  [[noreturn]] void fail(const char* what) const {
-    throw Error(fmt::format("the archive {} is {}", in_quotes(path_), what));
+  /// The next bytes: none at the end, nothing at all if the file is truncated or damaged.
+  std::optional<std::span<const std::uint8_t>> next() {
+    const int count = gzread(file_.get(), chunk_.data(), static_cast<unsigned>(chunk_.size()));
+    int code = Z_OK;
+    gzerror(file_.get(), &code);
+    if (count < 0 || code == Z_BUF_ERROR) return std::nullopt;
+    return std::span(chunk_).first(static_cast<std::size_t>(count));
   }
 
  private:
-  fs::path path_;
   std::unique_ptr<gzFile_s, int (*)(gzFile)> file_;
+  Bytes chunk_ = Bytes(std::size_t{1} << 18);
 };
 
-// Numbers are octal digits, ended by a blank or a zero byte.
-std::uint64_t octal(const std::uint8_t* digits, std::size_t count) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (digits[i] == ' ' && value == 0) continue;
-    if (digits[i] < '0' || digits[i] > '7') break;
-    value = value * 8 + (digits[i] - '0');
+la_ssize_t pass_on(archive* reader, void* stream, const void** data) {
+  const auto bytes = static_cast<GzipStream*>(stream)->next();
+  if (!bytes) {
+    archive_set_error(reader, EIO, "gzip finds no whole file");
+    return ARCHIVE_FATAL;
   }
-  return value;
+  *data = bytes->data();
+  return static_cast<la_ssize_t>(bytes->size());
 }
 
-bool checksum_fits(const Header& header) {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < header.size(); ++i) {
-    sum += i >= 148 && i < 156 ? ' ' : header[i];
-  }
-  return sum == octal(header.data() + 148, 8);
+struct Close {
+  void operator()(archive* archive) const { archive_read_free(archive); }
+};
+using Reader = std::unique_ptr<archive, Close>;
+
+[[noreturn]] void fail(const fs::path& path, const char* reason) {
+  throw Error(fmt::format("the archive {} is no tar archive, or truncated or damaged: {}",
+                          in_quotes(path),
+                          reason != nullptr ? printable(reason) : "it ends early"));
 }
 
-std::string file_name(const Header& header) {
-  const auto* text = reinterpret_cast<const char*>(header.data());
-  const std::string path(text, strnlen(text, 100));
-  return path.substr(path.find_last_of('/') + 1);
+[[noreturn]] void fail(const fs::path& path, const Reader& reader) {
+  fail(path, archive_error_string(reader.get()));
+}
+
+std::string file_name(archive_entry* entry) {
+  const char* path = archive_entry_pathname(entry);
+  if (path == nullptr) return "";  // no text in this locale, so none of ours
+  const std::string text = path;
+  return text.substr(text.find_last_of('/') + 1);
 }
 
 }  // namespace
 
 void read_tar_gz(const fs::path& path, const std::function<bool(const std::string&)>& wanted,
                  const std::function<void(const std::string&, const Bytes&)>& take) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    throw Error(fmt::format("there is no file {}", in_quotes(path)));
+  }
   GzipStream stream(path);
-  for (;;) {
-    Header header;
-    stream.read(header.data(), header.size());
-    if (std::all_of(header.begin(), header.end(), [](std::uint8_t byte) { return byte == 0; })) {
-      return;
+  const Reader reader(archive_read_new());
+  // Of the kinds that libarchive knows, the one that data sets come in.
+  if (archive_read_support_format_tar(reader.get()) != ARCHIVE_OK ||
+      archive_read_open(reader.get(), &stream, nullptr, pass_on, nullptr) != ARCHIVE_OK) {
+    fail(path, reader);
+  }
+  for (archive_entry* entry = nullptr;;) {
+    const int status = archive_read_next_header(reader.get(), &entry);
+    if (status == ARCHIVE_EOF) break;
+    if (status < ARCHIVE_WARN) fail(path, reader);
+    // Also of files that are passed over: a small archive can hold more than anybody can wait for.
+    const std::int64_t size = archive_entry_size(entry);
+    if (size < 0 || size > kLargestMember) {
+      throw Error(fmt::format("the archive {} is not one of ours: a file in it is too large",
+                              in_quotes(path)));
     }
-    if (!checksum_fits(header)) stream.fail("no tar archive, or damaged");
-    const std::uint64_t size = octal(header.data() + 124, 12);
-    if (size > kLargestMember) stream.fail("not one of ours: a file in it is too large");
-    const std::uint64_t padding = (kBlock - size % kBlock) % kBlock;
-    const std::string name = file_name(header);
-    const bool plain = header[156] == '0' || header[156] == 0;
-    if (plain && wanted(name)) {
-      Bytes content(size);
-      stream.read(content.data(), content.size());
-      take(name, content);
-      stream.skip(padding);
-    } else {
-      stream.skip(size + padding);
-    }
+    const std::string name = file_name(entry);
+    const bool plain =
+        archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;
+    if (!plain || !wanted(name)) continue;
+    Bytes content(static_cast<std::size_t>(size));
+    const la_ssize_t count = archive_read_data(reader.get(), content.data(), content.size());
+    if (count != static_cast<la_ssize_t>(content.size())) fail(path, reader);
+    take(name, content);
+  }
+  // gzip's checksum comes last, behind some zeros.
+  std::size_t behind = 0;
+  for (auto rest = stream.next(); !rest || !rest->empty(); rest = stream.next()) {
+    if (!rest) fail(path, "gzip's checksum does not fit");
+    behind += rest->size();
+    if (behind > kLargestMember) fail(path, "too much follows its end");
   }
 }
 

@@ -1,7 +1,7 @@
 #include "data/get/verify.h"
 
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 
 #include "data/get/md5.h"
 #include "data/text.h"

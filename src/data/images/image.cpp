@@ -1,8 +1,8 @@
 #include "sape2/data/image.h"
 
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/components.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
 
 #include "data/files.h"
 #include "data/images/codecs.h"

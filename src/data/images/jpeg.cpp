@@ -1,4 +1,4 @@
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "data/images/codecs.h"
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+// Ours, because one number is wanted of EXIF, and libexif reads all of it, from files nobody knows.
 namespace sape2::data {
 namespace {
 

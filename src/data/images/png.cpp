@@ -1,4 +1,4 @@
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "data/images/codecs.h"
 
@@ -80,20 +80,6 @@ bool read_all(png_structp png, png_infop info, PngState& state) {
   png_read_image(png, state.rows.data());
   png_read_end(png, nullptr);
   return true;
-}
-
-void lay_over_white(Image& image) {
-  const std::size_t count = image.pixels.size() / 4;
-  std::uint8_t* out = image.pixels.data();
-  const std::uint8_t* in = image.pixels.data();
-  for (std::size_t i = 0; i < count; ++i, in += 4, out += 3) {
-    const int alpha = in[3];
-    for (int c = 0; c < 3; ++c) {
-      out[c] = static_cast<std::uint8_t>((in[c] * alpha + 255 * (255 - alpha) + 127) / 255);
-    }
-  }
-  image.pixels.resize(count * 3);
-  image.channels = 3;
 }
 
 bool write_all(png_structp png, png_infop info, const Image& image, PngState& state) {

@@ -1,5 +1,5 @@
+#include "sape2/base/error.h"
 #include "sape2/data/image.h"
-#include "sape2/error.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,8 @@
 namespace sape2::data {
 namespace {
 
-// Weights are whole numbers of 2^-22, so that the result is the same on every machine.
+// Ours, because a library's (libswscale, OpenCV) rounds as it likes. Weights are whole numbers of
+// 2^-22, so that the result is the same on every machine.
 constexpr int kWeightBits = 22;
 
 // The source samples one output sample is made of.

@@ -1,5 +1,5 @@
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 
 #include "data/files.h"
 #include "data/readers/readers.h"

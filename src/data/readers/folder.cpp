@@ -1,7 +1,7 @@
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
 #include "sape2/data/image.h"
 #include "sape2/data/random.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
 
 #include "data/readers/readers.h"
 #include "data/text.h"

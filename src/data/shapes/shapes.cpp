@@ -1,7 +1,7 @@
 #include "sape2/data/shapes.h"
 
+#include "sape2/base/error.h"
 #include "sape2/data/random.h"
-#include "sape2/error.h"
 
 #include "data/shapes/scene.h"
 

@@ -25,17 +25,32 @@ void count_bytes(std::int64_t change) {
 
 }  // namespace
 
-Arena::Arena(std::size_t floats) : capacity_(floats) {
-  const std::size_t bytes = capacity_ * sizeof(float);
-  block_ = static_cast<float*>(::operator new (bytes, std::align_val_t{kAlignment}));
-  std::memset(block_, 0, bytes);
+void* allocate_block(std::size_t bytes) {
+  void* block = ::operator new (bytes, std::align_val_t{kAlignment});
   count_bytes(static_cast<std::int64_t>(bytes));
+  return block;
+}
+
+void free_block(void* block, std::size_t bytes) {
+  ::operator delete (block, std::align_val_t{kAlignment});
+  count_bytes(-static_cast<std::int64_t>(bytes));
+}
+
+Arena::Arena(std::size_t floats, ScratchPool* pool) : pool_(pool) {
+  std::size_t bytes = floats * sizeof(float);
+  block_ = static_cast<float*>(pool ? pool->take(bytes) : allocate_block(bytes));
+  capacity_ = bytes / sizeof(float);
+  std::memset(block_, 0, floats * sizeof(float));
 }
 
 Arena::~Arena() {
   if (block_ == nullptr) return;
-  ::operator delete (block_, std::align_val_t{kAlignment});
-  count_bytes(-static_cast<std::int64_t>(capacity_ * sizeof(float)));
+  const std::size_t bytes = capacity_ * sizeof(float);
+  if (pool_) {
+    pool_->give_back(block_, bytes);
+  } else {
+    free_block(block_, bytes);
+  }
 }
 
 float* Arena::take(std::size_t count) {

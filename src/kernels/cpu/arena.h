@@ -1,16 +1,23 @@
 #pragma once
 
+#include "sape2/kernels/scratch_pool.h"
+
 #include <cstddef>
 #include <cstdint>
 
 namespace sape2::kernels {
+
+/// Memory aligned for vectors, counted in scratch_use().
+void* allocate_block(std::size_t bytes);
+void free_block(void* block, std::size_t bytes);
 
 /// Scratch memory for one thread: one aligned, zero-filled block, handed out front to back. A
 /// default Arena has no block and only counts, to plan a real one with the same calls.
 class Arena {
  public:
   Arena() = default;
-  explicit Arena(std::size_t floats);
+  /// The block comes from `pool`, or from nowhere else but this object.
+  explicit Arena(std::size_t floats, ScratchPool* pool = nullptr);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -23,6 +30,7 @@ class Arena {
  private:
   float* block_ = nullptr;
   std::size_t capacity_ = 0;
+  ScratchPool* pool_ = nullptr;
   std::size_t used_ = 0;
 };
 

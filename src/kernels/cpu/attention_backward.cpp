@@ -235,7 +235,7 @@ class AttentionBackward {
 }  // namespace
 
 void backward_chunks(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
-  run_chunks<AttentionBackward>(task.chunks, begin, end, task);
+  run_chunks<AttentionBackward>(task.chunks, begin, end, task.inputs.scratch, task);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

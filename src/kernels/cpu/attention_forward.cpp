@@ -42,7 +42,7 @@ class AttentionForward {
 }  // namespace
 
 void forward_chunks(const AttentionTask& task, std::int64_t begin, std::int64_t end) {
-  run_chunks<AttentionForward>(task.chunks, begin, end, task);
+  run_chunks<AttentionForward>(task.chunks, begin, end, task.inputs.scratch, task);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

@@ -203,12 +203,12 @@ class CopeBackward {
 
 void cope_forward_chunks(const AttentionTask& task, const CopeEncoding& encoding,
                          std::int64_t begin, std::int64_t end) {
-  run_chunks<CopeForward>(task.chunks, begin, end, task, encoding);
+  run_chunks<CopeForward>(task.chunks, begin, end, task.inputs.scratch, task, encoding);
 }
 
 void cope_backward_chunks(const AttentionTask& task, const CopeEncoding& encoding,
                           std::int64_t begin, std::int64_t end) {
-  run_chunks<CopeBackward>(task.chunks, begin, end, task, encoding);
+  run_chunks<CopeBackward>(task.chunks, begin, end, task.inputs.scratch, task, encoding);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

@@ -98,8 +98,8 @@ void Head::make_axes() {
     const AttentionInputs& in = task_.inputs;
     const std::int64_t size = in.dtype == DType::float32 ? 4 : 2;
     for (int set = 0; set < task_.vectors.sets; ++set) {
-      const std::int64_t at =
-          ((set * in.shape.images + image_) * in.shape.heads + head_) * layout_.patches * size;
+      const std::int64_t image = task_.vectors.shared ? set : set * in.shape.images + image_;
+      const std::int64_t at = (image * in.shape.heads + head_) * layout_.patches * size;
       load_vectors(layout_, static_cast<const char*>(task_.vectors.x) + at * layout_.cols,
                    static_cast<const char*>(task_.vectors.y) + at * layout_.rows, in.dtype,
                    set >= sets_, vector_scratch_, axes_[set < sets_ ? set : 0]);

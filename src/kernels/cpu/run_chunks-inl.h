@@ -15,15 +15,15 @@ HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
 namespace {
 
-/// Makes a Pass(arguments…, arena) with scratch memory of its own, and has it run() every head of
-/// chunks [begin, end). select_head() comes before a head's first image. Each run() is told the
-/// head after it, to fetch it from memory in time, or null.
+/// Makes a Pass(arguments…, arena) with scratch memory of its own (from `pool` if given), and has
+/// it run() every head of chunks [begin, end). select_head() comes before a head's first image.
+/// Each run() is told the head after it, to fetch it from memory in time, or null.
 template <class Pass, class... Arguments>
-void run_chunks(const Chunks& chunks, std::int64_t begin, std::int64_t end,
+void run_chunks(const Chunks& chunks, std::int64_t begin, std::int64_t end, ScratchPool* pool,
                 const Arguments&... arguments) {
   Arena plan;
   { const Pass planned(arguments..., plan); }
-  Arena arena(plan.used());
+  Arena arena(plan.used(), pool);
   Pass pass(arguments..., arena);
   for (std::int64_t chunk = begin; chunk < end; ++chunk) {
     const std::int64_t head = chunks.head(chunk);

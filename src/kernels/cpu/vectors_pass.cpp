@@ -127,11 +127,11 @@ struct VectorsBackward : Vectors {
 }  // namespace
 
 void vectors_forward_chunks(const VectorsTask& task, std::int64_t begin, std::int64_t end) {
-  run_chunks<VectorsForward>(task.chunks, begin, end, task);
+  run_chunks<VectorsForward>(task.chunks, begin, end, nullptr, task);
 }
 
 void vectors_backward_chunks(const VectorsTask& task, std::int64_t begin, std::int64_t end) {
-  run_chunks<VectorsBackward>(task.chunks, begin, end, task);
+  run_chunks<VectorsBackward>(task.chunks, begin, end, nullptr, task);
 }
 
 }  // namespace sape2::kernels::HWY_NAMESPACE

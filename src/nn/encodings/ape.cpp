@@ -1,5 +1,6 @@
 #include "sape2/nn/encoding.h"
 
+#include "nn/encodings/makers.h"
 #include "nn/encodings/tables.h"
 
 #include <ATen/ATen.h>
@@ -30,10 +31,8 @@ std::unique_ptr<Encoding> make_ape(const EncodingSpec&, const EncodingShape& sha
 
 }  // namespace
 
-std::vector<EncodingDefinition> define_ape() {
-  return {{.name = "ape",
-           .summary = "a learnable vector per token, added to the embeddings",
-           .make = make_ape}};
+std::vector<EncodingMaker> makers_of_ape() {
+  return {{"ape", make_ape}};
 }
 
 }  // namespace sape2::nn

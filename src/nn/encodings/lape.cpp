@@ -1,5 +1,6 @@
 #include "sape2/nn/encoding.h"
 
+#include "nn/encodings/makers.h"
 #include "nn/encodings/tables.h"
 #include "nn/layers.h"
 
@@ -55,11 +56,8 @@ std::unique_ptr<Encoding> make_lape(const EncodingSpec&, const EncodingShape& sh
 
 }  // namespace
 
-std::vector<EncodingDefinition> define_lape() {
-  return {
-      {.name = "lape",
-       .summary = "a learnable vector per token, added in every layer with a LayerNorm of its own",
-       .make = make_lape}};
+std::vector<EncodingMaker> makers_of_lape() {
+  return {{"lape", make_lape}};
 }
 
 }  // namespace sape2::nn

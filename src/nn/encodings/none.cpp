@@ -1,11 +1,11 @@
-#include "sape2/nn/encoding.h"
+
+
+#include "nn/encodings/makers.h"
 
 namespace sape2::nn {
 
-std::vector<EncodingDefinition> define_none() {
-  return {{.name = "none",
-           .summary = "no position information",
-           .make = [](const EncodingSpec&, const EncodingShape&, ParameterScope&) {
+std::vector<EncodingMaker> makers_of_none() {
+  return {{"none", [](const EncodingSpec&, const EncodingShape&, ParameterScope&) {
              return std::make_unique<Encoding>();
            }}};
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sape2/nn/encoding.h"
+#include "nn/encodings/makers.h"
 
 namespace sape2::nn {
 
@@ -19,7 +19,7 @@ class PerLayer : public Encoding {
   EncodingShape shape_;
 };
 
-/// EncodingDefinition::make for such an encoding.
+/// EncodingMaker::make for such an encoding.
 template <typename Layer>
 std::unique_ptr<Encoding> make_per_layer(const EncodingSpec& spec, const EncodingShape& shape,
                                          ParameterScope&) {

@@ -1,5 +1,4 @@
 #include "nn/encodings/per_layer.h"
-#include "nn/encodings/rotary.h"
 
 namespace sape2::nn {
 namespace {
@@ -36,15 +35,8 @@ class Rope2dLayer : public LayerEncoding {
 
 }  // namespace
 
-std::vector<EncodingDefinition> define_rope() {
-  return {{.name = "rope",
-           .summary = "q and k turned by angles of the raster index",
-           .make = make_per_layer<RopeLayer>,
-           .check_shape = check_head_size_divisible<2>},
-          {.name = "rope2d",
-           .summary = "q and k turned, half of the channels by x, half by y (axial)",
-           .make = make_per_layer<Rope2dLayer>,
-           .check_shape = check_head_size_divisible<4>}};
+std::vector<EncodingMaker> makers_of_rope() {
+  return {{"rope", make_per_layer<RopeLayer>}, {"rope2d", make_per_layer<Rope2dLayer>}};
 }
 
 }  // namespace sape2::nn

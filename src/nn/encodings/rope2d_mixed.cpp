@@ -1,5 +1,4 @@
 #include "nn/encodings/per_layer.h"
-#include "nn/encodings/rotary.h"
 
 #include <cmath>
 #include <numbers>
@@ -55,11 +54,8 @@ class MixedRopeLayer : public LayerEncoding {
 
 }  // namespace
 
-std::vector<EncodingDefinition> define_rope2d_mixed() {
-  return {{.name = "rope2d-mixed",
-           .summary = "q and k turned by learnable mixtures of x and y, per layer and head",
-           .make = make_per_layer<MixedRopeLayer>,
-           .check_shape = check_head_size_divisible<4>}};
+std::vector<EncodingMaker> makers_of_rope2d_mixed() {
+  return {{"rope2d-mixed", make_per_layer<MixedRopeLayer>}};
 }
 
 }  // namespace sape2::nn

@@ -52,10 +52,8 @@ class RpeLayer : public LayerEncoding {
 
 }  // namespace
 
-std::vector<EncodingDefinition> define_rpe() {
-  return {{.name = "rpe",
-           .summary = "a learnable number per head and offset along each axis, inside √d",
-           .make = make_per_layer<RpeLayer>}};
+std::vector<EncodingMaker> makers_of_rpe() {
+  return {{"rpe", make_per_layer<RpeLayer>}};
 }
 
 }  // namespace sape2::nn

@@ -52,13 +52,9 @@ class ContextualRpeLayer : public LayerEncoding {
 
 }  // namespace
 
-std::vector<EncodingDefinition> define_rpe_contextual() {
-  return {{.name = "rpe-shaw",
-           .summary = "q times a learnable vector per offset along each axis, inside √d",
-           .make = make_per_layer<ContextualRpeLayer<true>>},
-          {.name = "rpe-decomposed",
-           .summary = "the same outside √d, as in MViTv2 and SAM",
-           .make = make_per_layer<ContextualRpeLayer<false>>}};
+std::vector<EncodingMaker> makers_of_rpe_contextual() {
+  return {{"rpe-shaw", make_per_layer<ContextualRpeLayer<true>>},
+          {"rpe-decomposed", make_per_layer<ContextualRpeLayer<false>>}};
 }
 
 }  // namespace sape2::nn

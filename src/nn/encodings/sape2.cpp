@@ -1,5 +1,4 @@
-#include "sape2/error.h"
-
+#include "nn/definitions/table_rows.h"
 #include "nn/encodings/per_layer.h"
 #include "nn/encodings/sape2_tables.h"
 #include "nn/encodings/tables.h"
@@ -41,6 +40,18 @@ class Sape2Layer : public LayerEncoding {
                                      spec_.choice("form"), bias_options(q));
   }
 
+  std::optional<ops::Gates> gates(const at::Tensor& q, const at::Tensor& k,
+                                  const ops::Grid& grid) const override {
+    return ops::sape2_gates(q, k, grid, vector_options(q));
+  }
+
+  at::Tensor attend_with_gates(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const ops::Grid& grid, const ops::Gates& gates) const override {
+    const auto [ex, ey] = tables(grid);
+    return ops::sape2_attention_with_gates(q, k, v, ex, ey, grid, gates, vector_options(q),
+                                           spec_.choice("form"), bias_options(q));
+  }
+
  private:
   std::pair<at::Tensor, at::Tensor> tables(const ops::Grid& grid) const {
     return resized_tables(ex_, ey_, spec_.choice("span"), spec_.choice("resize"), shape_, grid);
@@ -55,8 +66,7 @@ class Sape2Layer : public LayerEncoding {
   }
 
   void add_tables(ParameterScope& scope) {
-    const int64_t exact = exact_table_rows(spec_.choice("span"), shape_.rows, shape_.cols);
-    std::vector<int64_t> sizes{spec_.integer("M").value_or(exact), shape_.head_size()};
+    std::vector<int64_t> sizes{sape2_table_rows(spec_, shape_), shape_.head_size()};
     if (spec_.choice("tables") == "per-head") sizes.insert(sizes.begin(), shape_.heads);
     if (mode_ == "qk") sizes.insert(sizes.begin(), 2);
     ex_ = scope.parameter("ex", sizes, fill_truncated_normal(kTableDeviation));
@@ -110,93 +120,15 @@ class Sape2Layer : public LayerEncoding {
   at::Tensor gain_;          // () or (h), learnable gain only
 };
 
-void check_sape2_options(const EncodingSpec& spec) {
-  const std::string encoding = "encoding \"" + spec.name() + "\"";
-  if (spec.choice("gates") == "open") {
-    for (const char* option : {"gate-scale", "gate-offset"}) {
-      if (!spec.has(option)) continue;
-      throw Error(encoding + " has gates=open and " + option +
-                  ", but open gates have nothing to scale or offset; drop one of the two");
-    }
-  }
-  const auto rows = spec.integer("M");
-  if (!rows) return;
-  if (spec.choice("span") == "between" && *rows % 2 == 0) {
-    throw Error(
-        encoding + " has M=" + std::to_string(*rows) +
-        ", but span=between needs an odd number of rows, one for each position from -T to T");
-  }
-  if (spec.choice("span") == "suffix" && *rows < 2) {
-    throw Error(encoding + " has M=" + std::to_string(*rows) +
-                ", but span=suffix needs at least 2 rows");
-  }
-}
-
-EncodingOption choice(std::string name, std::vector<std::string> choices, std::string value,
-                      std::string description) {
-  return {.name = std::move(name),
-          .kind = OptionKind::choice,
-          .description = std::move(description),
-          .choices = std::move(choices),
-          .default_value = std::move(value)};
-}
-
-EncodingOption number(std::string name, std::optional<std::string> value, std::string text,
-                      std::string description) {
-  return {.name = std::move(name),
-          .kind = OptionKind::number,
-          .description = std::move(description),
-          .default_value = std::move(value),
-          .default_text = std::move(text)};
-}
-
-// The options of the paper's setting, or of ours.
-std::vector<EncodingOption> sape2_options(bool rel) {
-  return {
-      choice("span", {"suffix", "between"}, rel ? "between" : "suffix",
-             "gates are summed to the end of the row, or from the patch to the other, signed"),
-      choice("form", {"distance", "direct"}, rel ? "direct" : "distance",
-             "the bias is the distance of two patches' vectors, or read from one's vector"),
-      choice("gates", {"fixed", "learnable", "open"}, rel ? "learnable" : "fixed",
-             "scale and offset of the gates are fixed, learnt per head, or all gates are 1"),
-      number("gate-scale", std::nullopt, "1/√d", "factor on q·k in a gate; learnable: the start"),
-      number("gate-offset", rel ? "2" : "0", "", "added to it; learnable: the start"),
-      choice("bias", {"inside", "outside"}, rel ? "outside" : "inside",
-             "whether the bias is divided by √d as q·k is"),
-      number("gain", "1", "", "factor on the bias; learnable: the start"),
-      choice("gain-mode", {"fixed", "learnable", "per-head"}, "fixed",
-             "the gain is fixed, learnt per layer, or learnt per layer and head"),
-      {.name = "M",
-       .kind = OptionKind::integer,
-       .description = "rows of the tables; longer positions clamp",
-       .default_text = rel ? "2·max(H, W) − 1, or max(H, W) + 1 for span=suffix"
-                           : "max(H, W) + 1, or 2·max(H, W) − 1 for span=between"},
-      choice("tables", {"shared", "per-head"}, "shared", "one pair a layer, or one for each head"),
-      choice("resize", {"clamp", "extend", "resample"}, "clamp",
-             "at another grid: clamp longer positions, continue the tables, or stretch them"),
-  };
-}
-
-EncodingDefinition definition(std::string mode, bool rel, std::string tables_meet) {
-  return {.name = (rel ? "sape2-rel-" : "sape2-") + mode,
-          .summary = (rel ? "SaPE², relative: gated offsets between patches, tables read by "
-                          : "SaPE² as published: gated sums to the end, tables read by ") +
-                     tables_meet,
-          .options = sape2_options(rel),
-          .make = make_per_layer<Sape2Layer>,
-          .check_options = check_sape2_options};
-}
-
 }  // namespace
 
-std::vector<EncodingDefinition> define_sape2() {
-  std::vector<EncodingDefinition> all;
-  for (const bool rel : {false, true}) {
-    all.push_back(definition("q", rel, "q"));
-    all.push_back(definition("k", rel, "k"));
-    all.push_back(definition("qk", rel, "q and k"));
+std::vector<EncodingMaker> makers_of_sape2() {
+  std::vector<EncodingMaker> makers;
+  for (const char* name :
+       {"sape2-q", "sape2-k", "sape2-qk", "sape2-rel-q", "sape2-rel-k", "sape2-rel-qk"}) {
+    makers.push_back({name, make_per_layer<Sape2Layer>});
   }
-  return all;
+  return makers;
 }
 
 }  // namespace sape2::nn

@@ -1,5 +1,6 @@
 #include "nn/encodings/sape2_tables.h"
 
+#include "nn/definitions/table_rows.h"
 #include "nn/encodings/tables.h"
 
 #include <ATen/ATen.h>
@@ -39,11 +40,6 @@ at::Tensor resampled(const at::Tensor& table, bool between, int64_t rows, int64_
 }
 
 }  // namespace
-
-int64_t exact_table_rows(const std::string& span, int64_t rows, int64_t cols) {
-  const int64_t longest = std::max(rows, cols);
-  return span == "between" ? 2 * longest - 1 : longest + 1;
-}
 
 std::pair<at::Tensor, at::Tensor> resized_tables(const at::Tensor& ex, const at::Tensor& ey,
                                                  const std::string& span, const std::string& resize,

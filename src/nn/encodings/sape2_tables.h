@@ -11,9 +11,6 @@
 
 namespace sape2::nn {
 
-/// The rows a pair of SaPE² tables needs so that nothing clamps on a grid.
-int64_t exact_table_rows(const std::string& span, int64_t rows, int64_t cols);
-
 /// The tables `ex`, `ey` (…, M, d) of the grid trained at, for another grid:
 /// - `clamp`: as they are; longer positions read the last row
 /// - `extend`: longer by the rows the larger grid needs, each end continued along the straight line

@@ -1,6 +1,6 @@
-#include "sape2/error.h"
 #include "sape2/nn/encoding.h"
 
+#include "nn/encodings/makers.h"
 #include "ops/sizes.h"
 
 #include <ATen/ATen.h>
@@ -46,13 +46,6 @@ class Sinusoidal : public Encoding {
   bool two_axes_;
 };
 
-void check_two_halves(const EncodingSpec&, const EncodingShape& shape) {
-  if (shape.width % 2) {
-    throw Error("encoding \"sinusoidal2d\" needs an even width, but the width is " +
-                std::to_string(shape.width));
-  }
-}
-
 template <bool two_axes>
 std::unique_ptr<Encoding> make(const EncodingSpec&, const EncodingShape&, ParameterScope&) {
   return std::make_unique<Sinusoidal>(two_axes);
@@ -60,14 +53,8 @@ std::unique_ptr<Encoding> make(const EncodingSpec&, const EncodingShape&, Parame
 
 }  // namespace
 
-std::vector<EncodingDefinition> define_sinusoidal() {
-  return {{.name = "sinusoidal",
-           .summary = "fixed sines and cosines of the raster index, added to the embeddings",
-           .make = make<false>},
-          {.name = "sinusoidal2d",
-           .summary = "fixed sines and cosines, half of the channels of x, half of y",
-           .make = make<true>,
-           .check_shape = check_two_halves}};
+std::vector<EncodingMaker> makers_of_sinusoidal() {
+  return {{"sinusoidal", make<false>}, {"sinusoidal2d", make<true>}};
 }
 
 }  // namespace sape2::nn

@@ -1,7 +1,8 @@
+import { backend } from './backend.js';
 import { ImageView, MapView, titles, valueText } from './view.js';
 import { makeIntro, makeLink, makeTheme } from './header.js';
 import { makePictures } from './pictures.js';
-import { ask, readState, requestQuery, viewQuery, writeState } from './state.js';
+import { readState, requestQuery, viewQuery, writeState } from './state.js';
 
 const by = (id) => document.getElementById(id);
 const rowsKept = 4000;     // answers of /api/rows
@@ -43,7 +44,7 @@ const asking = new Map();  // view → what ends its request
 async function fetchRows(view, what, from, options) {
   const path = '/api/rows?' + viewQuery({ ...state, what }, view.model.index, from);
   if (known.has(path)) return known.get(path);
-  const rows = await ask(path, options);
+  const rows = await backend.ask(path, options);
   known.set(path, rows);
   if (known.size > rowsKept) known.delete(known.keys().next().value);
   return rows;
@@ -124,11 +125,12 @@ function refresh() {
   by('layer-text').value = state.layer ? `${state.layer} of ${by('layer').max}` : 'mean of all';
   by('head-text').value = state.head ? `${state.head} of ${by('head').max}` : 'mean of all';
   const from = state.y >= 0 ? { y: state.y, x: state.x } : null;
+  if (!backend.hasFigures) return;
   for (const link of by('downloads').children) {
     const format = link.dataset.format;
     const more = { format, colours: state.safe ? 'cividis' : 'green' };
     if (state.model2 >= 0) more.model2 = state.model2;
-    link.href = '/api/figure?' + (from ? viewQuery(state, state.model, from, more)
+    link.href = backend.figureAddress(from ? viewQuery(state, state.model, from, more)
       : requestQuery(state, state.model, { what: state.what, ...more }));
     link.download = `sape2-${state.what}.${format}`;
   }
@@ -228,21 +230,22 @@ function loadPicture(name) {
   return new Promise((resolve, reject) => {
     const picture = new Image();
     picture.onload = () => resolve(picture);
-    picture.onerror = () => reject(new Error('The image is not kept on the server any more; drop it again.'));
-    picture.src = '/api/picture?' + new URLSearchParams({ image: name });
+    picture.onerror = () => reject(new Error('The image is not kept any more; drop it again.'));
+    picture.src = backend.pictureAddress(name) ?? 'data:,';
   });
 }
 
 async function showImage() {
   by('empty').hidden = Boolean(state.image);
-  by('board').hidden = by('words').hidden = by('saving').hidden = !state.image;
+  by('board').hidden = by('words').hidden = !state.image;
+  by('saving').hidden = !state.image || !backend.hasFigures;
   if (!state.image) return;
   const number = ++wanted;
   const slow = setTimeout(() => by('board').classList.add('waiting'), patience);
   by('board').setAttribute('aria-busy', 'true');
   try {
     const [picture, ...infos] = await Promise.all([loadPicture(state.image),
-      ...views.map((view) => ask('/api/inspect?' + requestQuery(state, view.model.index)))]);
+      ...views.map((view) => backend.ask('/api/inspect?' + requestQuery(state, view.model.index)))]);
     if (number !== wanted) return;
     views.forEach((view, i) => view.setPicture(picture, infos[i]));
     const first = infos[0];
@@ -285,12 +288,12 @@ function forgetPatches() {
 
 async function upload(file) {
   try {
+    if (backend.takesModels && file.name.endsWith('.safetensors')) return await addModel(file);
     if (file.size > setup.limits.body_bytes) {
       throw new Error(`The file has ${(file.size / 2 ** 20).toFixed(1)} MiB; at most ` +
         `${setup.limits.body_bytes / 2 ** 20} MiB are taken.`);
     }
-    const kept = await ask('/api/images', { method: 'POST', body: file });
-    choose(kept.image);
+    choose(await backend.addImage(file));
   } catch (error) {
     complain(error);
   }
@@ -300,7 +303,7 @@ function choose(name) {
   state.image = name;
   forgetPatches();
   known.clear();
-  showImage();
+  if (views.length) showImage();
 }
 
 // ---- models
@@ -353,6 +356,35 @@ function makeSizes() {
   }));
 }
 
+function listModels() {
+  const labels = labelsOf(setup.models);
+  by('model').replaceChildren(...labels.map((label, i) => option(i, label, i === state.model)));
+  by('model2').replaceChildren(option(-1, 'nothing', state.model2 < 0),
+    ...labels.map((label, i) => option(i, label, i === state.model2)));
+}
+
+// A model that somebody gave stands beside the one on show.
+async function addModel(file) {
+  const number = await backend.addModel(file);
+  setup = await backend.ask('/api/setup');
+  if (number > 0) state.model2 = number;
+  settle();
+  showModels();
+}
+
+function showModels() {
+  by('controls').hidden = !setup.models.length;
+  if (!setup.models.length) {
+    by('empty').textContent = 'Drop a model file (.safetensors) on this page to begin.';
+    by('empty').hidden = false;
+    return;
+  }
+  by('empty').textContent = 'Drop an image on this page to begin.';
+  listModels();
+  makeViews();
+  showImage();
+}
+
 function makeControls() {
   by('what').append(...setup.what.map((name) => {
     const label = document.createElement('label'), input = document.createElement('input'),
@@ -363,11 +395,6 @@ function makeControls() {
     input.addEventListener('change', () => { state.what = name; refresh(); });
     return label;
   }));
-  labelsOf(setup.models).forEach((label, i) => {
-    by('model').append(option(i, label, i === state.model));
-    by('model2').append(option(i, label, i === state.model2));
-  });
-  by('model2').prepend(option(-1, 'nothing', state.model2 < 0));
   for (const id of ['model', 'model2', 'size']) {
     by(id).addEventListener('change', () => {
       state[id] = Number(by(id).value);
@@ -391,12 +418,17 @@ function makeControls() {
   });
 }
 
+function tellLoading(words) {
+  by('loading').textContent = words;
+  by('loading').hidden = false;
+}
+
 async function begin() {
   makeTheme(() => { if (views.length && views[0].info) refresh(); });
   makeIntro();
   makeLink();
   try {
-    setup = await ask('/api/setup');
+    setup = await backend.setup(tellLoading);
   } catch (error) {
     complain(error);
     return;
@@ -405,11 +437,11 @@ async function begin() {
   if (state.model2 >= setup.models.length) state.model2 = -1;
   if (!setup.what.includes(state.what)) state.what = 'bias';
   if (!state.image && setup.data) state.image = 'data:0';
+  by('loading').hidden = true;
   image = new ImageView(imageHandlers);
   makeControls();
-  makeViews();
-  makePictures(setup.data, () => state.image, { choose, upload });
-  showImage();
+  makePictures(backend, setup.data, () => state.image, { choose, upload });
+  showModels();
 }
 
 begin();

@@ -3,14 +3,14 @@ import { element } from './draw.js';
 
 const by = (id) => document.getElementById(id);
 
-function thumbnails(data, from, current, choose) {
+function thumbnails(backend, data, from, current, choose) {
   const count = Math.min(20, data.images);
   const begin = Math.max(0, Math.min(from, data.images - count));
   by('thumbs').replaceChildren(...Array.from({ length: count }, (_, i) => {
     const index = begin + i;
     const button = element('button', {
       type: 'button', 'data-index': index, 'aria-pressed': String(`data:${index}` === current),
-    }, element('img', { src: `/api/picture?image=data:${index}`, alt: `image ${index}`, loading: 'lazy' }));
+    }, element('img', { src: backend.pictureAddress(`data:${index}`), alt: `image ${index}`, loading: 'lazy' }));
     button.addEventListener('click', () => {
       by('index').value = index;
       choose(`data:${index}`);
@@ -20,8 +20,14 @@ function thumbnails(data, from, current, choose) {
 }
 
 // `data` is the data set or null, `current()` the image on show.
-export function makePictures(data, current, { choose, upload }) {
+export function makePictures(backend, data, current, { choose, upload }) {
   const drop = by('drop'), file = by('file');
+  if (backend.takesModels) {
+    file.accept += ',.safetensors';
+    by('drop-title').textContent = 'Drop an image or a model here';
+    by('drop-hint').textContent =
+      'or press to choose a PNG, JPEG or .safetensors file; it does not leave this browser';
+  }
   file.addEventListener('change', () => { if (file.files[0]) upload(file.files[0]); file.value = ''; });
   drop.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); file.click(); }
@@ -39,7 +45,7 @@ export function makePictures(data, current, { choose, upload }) {
   by('index').max = data.images - 1;
   const chosen = /^data:(\d+)$/.exec(current());
   if (chosen) by('index').value = chosen[1];
-  const show = (from) => thumbnails(data, from, current(), choose);
+  const show = (from) => thumbnails(backend, data, from, current(), choose);
   show(chosen ? Number(chosen[1]) : 0);
   by('index').addEventListener('change', () => {
     const index = Math.min(data.images - 1, Math.max(0, Math.floor(Number(by('index').value) || 0)));

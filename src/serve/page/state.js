@@ -31,7 +31,7 @@ export function writeState(state) {
   history.replaceState(null, '', '#' + query.toString());
 }
 
-// The query of a request to the server; layers and heads count from 1 there, 0 is the mean.
+// The query of a question to the back end; layers and heads count from 1 there, 0 is the mean.
 export function requestQuery(state, model, more = {}) {
   const query = new URLSearchParams({ model, image: state.image, ...more });
   if (state.size) query.set('size', state.size);
@@ -43,17 +43,4 @@ export function viewQuery(state, model, patch, more = {}) {
     what: state.what, layer: state.layer || 'mean', head: state.head || 'mean',
     y: patch.y, x: patch.x, ...more,
   });
-}
-
-export async function ask(path, options) {
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch (error) {
-    if (error.name === 'AbortError') throw error;
-    throw new Error('The server does not answer; is it still running?');
-  }
-  const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(body.error || 'The server refused the request.');
-  return body;
 }

@@ -1,9 +1,9 @@
 #include "sape2/study/probes.h"
 
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/base/nearest_name.h"
 #include "sape2/data/shapes.h"
-#include "sape2/error.h"
-#include "sape2/in_quotes.h"
-#include "sape2/nn/nearest_name.h"
 #include "sape2/nn/vit.h"
 
 #include "study/probes/probe.h"
@@ -11,7 +11,7 @@
 namespace sape2::study {
 
 const std::vector<std::string>& probe_names() {
-  static const std::vector<std::string> names{"sizes", "scale", "translation", "region"};
+  static const std::vector<std::string> names{"sizes", "scale", "translation", "region", "gates"};
   return names;
 }
 
@@ -20,8 +20,9 @@ ProbeResult run_probe(const std::string& name, nn::ViT& model, const ProbeOption
   if (name == "scale") return probe_scale(model, options);
   if (name == "translation") return probe_translation(model, options);
   if (name == "region") return probe_region(model, options);
+  if (name == "gates") return probe_gates(model, options);
   throw Error("the probe " + in_quotes(name) + " is not known; " +
-              nn::name_advice(name, probe_names()));
+              name_advice(name, probe_names()));
 }
 
 bool knows_shapes(const nn::ViT& model) {

@@ -1,5 +1,5 @@
+#include "sape2/base/error.h"
 #include "sape2/data/dataset.h"
-#include "sape2/error.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 #include "sape2/train/run.h"

@@ -1,5 +1,5 @@
 // Rotary positions against loops in float64, without a framework.
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 #include "sape2/kernels/cuda_training.h"
 
 #include "heads_place.h"

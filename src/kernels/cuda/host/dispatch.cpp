@@ -1,6 +1,6 @@
 #include "sape2/kernels/dispatch.h"
 
-#include "sape2/error.h"
+#include "sape2/base/error.h"
 
 #include "kernels/cuda/attention_head/layout.h"
 #include "kernels/cuda/attention_sm80/smem.h"

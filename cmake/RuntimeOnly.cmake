@@ -1,0 +1,10 @@
+# The runtime without LibTorch by itself: libraries, headers, sape2-predict. Nothing here looks for LibTorch.
+add_subdirectory(src/base)
+add_subdirectory(src/kernels)
+add_subdirectory(src/nn)
+add_subdirectory(src/io)
+add_subdirectory(src/data)
+add_subdirectory(src/infer)
+add_subdirectory(src/capi)
+add_subdirectory(src/predict)
+include(Install)

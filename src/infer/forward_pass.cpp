@@ -1,0 +1,277 @@
+#include "infer/forward_pass.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sape2::infer {
+namespace {
+
+// Enough rows that weights are read rarely, few enough that their hidden numbers stay in the cache.
+constexpr std::int64_t kMostRows = 64;
+// Fewer would leave registers of a product unused.
+constexpr std::int64_t kFewestRows = 8;
+
+std::int64_t divided_up(std::int64_t count, std::int64_t by) {
+  return (count + by - 1) / by;
+}
+
+/// Into how many pieces to cut each image, so that every thread has one and all have alike.
+std::int64_t pieces_of(std::int64_t tokens, std::int64_t images, std::int64_t threads) {
+  const std::int64_t most = std::max<std::int64_t>(1, tokens / kFewestRows);
+  std::int64_t pieces = divided_up(tokens, kMostRows);
+  if (images < threads * 4) {
+    while (pieces * images % threads && pieces < most) ++pieces;
+  }
+  return std::min(pieces, most);
+}
+
+void grow(std::vector<float>& numbers, std::int64_t count) {
+  if (static_cast<std::int64_t>(numbers.size()) < count) {
+    numbers.resize(static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace
+
+/// Memory for one piece, given back at the end.
+class ForwardPass::Scratch {
+ public:
+  Scratch(kernels::ScratchPool& pool, std::int64_t floats)
+      : pool_(pool),
+        size_(static_cast<std::size_t>(floats) * sizeof(float)),
+        memory_(pool.take(size_)) {}
+  ~Scratch() { pool_.give_back(memory_, size_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  float* floats() const { return static_cast<float*>(memory_); }
+
+ private:
+  kernels::ScratchPool& pool_;
+  std::size_t size_;
+  void* memory_;
+};
+
+ForwardPass::ForwardPass(const Network& network, const GridPlan& plan, Buffers& buffers,
+                         const kernels::Executor& executor, const ImageBatch& images)
+    : network_(network),
+      vit_(network.config().vit),
+      plan_(plan),
+      buffers_(buffers),
+      executor_(executor),
+      images_(images),
+      pieces_(pieces_of(plan.grid.tokens(), images.count, std::max(1, executor.threads()))) {}
+
+void ForwardPass::reserve(const Network& network, const Grid& grid, std::int64_t images,
+                          Buffers& buffers) {
+  const std::int64_t numbers = images * grid.tokens() * network.config().vit.width;
+  grow(buffers.tokens, numbers);
+  grow(buffers.qkv, 3 * numbers);
+  grow(buffers.attended, numbers);
+}
+
+void ForwardPass::run(float* logits, const LayerWatcher& watcher) const {
+  for_each_piece(&ForwardPass::embed, 0);
+  for (std::int64_t layer = 0; layer < vit_.depth; ++layer) {
+    if (watcher) watcher(layer);
+    attend(layer);
+    for_each_piece(&ForwardPass::after_attention, layer);
+  }
+  struct {
+    const ForwardPass* pass;
+    float* logits;
+  } call{this, logits};
+  executor_.parallel_for(images_.count, [&call](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t image = begin; image < end; ++image) {
+      call.pass->classify(image, call.logits + image * call.pass->vit_.classes);
+    }
+  });
+}
+
+void ForwardPass::for_each_piece(void (ForwardPass::*step)(const Piece&, std::int64_t) const,
+                                 std::int64_t layer) const {
+  // One reference is captured: a std::function of more would allocate.
+  struct {
+    const ForwardPass* pass;
+    void (ForwardPass::*step)(const Piece&, std::int64_t) const;
+    std::int64_t layer;
+  } call{this, step, layer};
+  executor_.parallel_for(images_.count * pieces_, [&call](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      (call.pass->*call.step)(call.pass->piece(i), call.layer);
+    }
+  });
+}
+
+ForwardPass::Piece ForwardPass::piece(std::int64_t index) const {
+  const std::int64_t part = index % pieces_, tokens = plan_.grid.tokens();
+  return {index / pieces_, part * tokens / pieces_, (part + 1) * tokens / pieces_};
+}
+
+float* ForwardPass::tokens(const Piece& piece) const {
+  return buffers_.tokens.data() + (piece.image * plan_.grid.tokens() + piece.begin) * vit_.width;
+}
+
+std::int64_t ForwardPass::scratch_floats() const {
+  const std::int64_t rows = divided_up(plan_.grid.tokens(), pieces_);
+  const std::int64_t pixels = vit_.channels * vit_.patch_size.height * vit_.patch_size.width;
+  return rows * std::max(pixels, vit_.width + vit_.mlp_width());
+}
+
+void ForwardPass::copy_patches(const Piece& piece, float* out) const {
+  const std::int64_t height = vit_.patch_size.height, width = vit_.patch_size.width;
+  const std::int64_t channel = images_.height * images_.width;
+  const float* image = images_.pixels + piece.image * vit_.channels * channel;
+  for (std::int64_t token = piece.begin; token < piece.end; ++token) {
+    const std::int64_t patch = token - plan_.grid.prefix;
+    if (patch < 0) continue;
+    const float* corner =
+        image + patch / plan_.grid.cols * height * images_.width + patch % plan_.grid.cols * width;
+    for (std::int64_t c = 0; c < vit_.channels; ++c) {
+      for (std::int64_t y = 0; y < height; ++y) {
+        out = std::copy_n(corner + c * channel + y * images_.width, width, out);
+      }
+    }
+  }
+}
+
+void ForwardPass::embed(const Piece& piece, std::int64_t layer) const {
+  const std::int64_t width = vit_.width, prefix = plan_.grid.prefix;
+  const Scratch scratch(buffers_.scratch, scratch_floats());
+  const float* added = plan_.added.empty() ? nullptr : plan_.added.data();
+  float* out = tokens(piece);
+  std::int64_t token = piece.begin;
+  for (; token < std::min(piece.end, prefix); ++token) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      *out++ = network_.prefix_tokens[static_cast<std::size_t>(token * width + c)] +
+               (added ? added[token * width + c] : 0.0F);
+    }
+  }
+  if (token < piece.end) {
+    copy_patches(piece, scratch.floats());
+    const Linear& project = network_.patch_embed;
+    const std::int64_t pixels = project.weights.inputs();
+    kernels::linear(project.weights, piece.end - token, {scratch.floats(), pixels}, {out, width},
+                    {.bias = project.bias.data(),
+                     .added = added ? added + token * width : nullptr,
+                     .added_stride = width});
+  }
+  make_qkv(piece, layer, scratch.floats());
+}
+
+void ForwardPass::make_qkv(const Piece& piece, std::int64_t layer, float* scratch) const {
+  const std::int64_t width = vit_.width;
+  const Block& block = network_.blocks[static_cast<std::size_t>(layer)];
+  const auto& added = plan_.added_in_layers;
+  kernels::ConstRows positions;
+  if (!added.empty()) {
+    positions = {added[static_cast<std::size_t>(layer)].data() + piece.begin * width, width};
+  }
+  kernels::layer_norm(block.norm1.parameters(), piece.count(), width, {tokens(piece), width},
+                      {scratch, width}, positions);
+  float* qkv = buffers_.qkv.data() + (piece.image * plan_.grid.tokens() + piece.begin) * 3 * width;
+  kernels::linear(block.qkv.weights, piece.count(), {scratch, width}, {qkv, 3 * width},
+                  {.bias = block.qkv.bias.data()});
+  const GridAttention& attention = *plan_.layers[static_cast<std::size_t>(layer)];
+  const std::int64_t size = vit_.head_size();
+  for (std::int64_t head = 0; head < vit_.heads; ++head) {
+    const float* turns = attention.turns(head);
+    if (turns == nullptr) continue;
+    for (float* part : {qkv + head * size, qkv + width + head * size}) {
+      kernels::rotate_pairs(piece.count(), size, {part, 3 * width},
+                            {turns + piece.begin * size, size});
+    }
+  }
+}
+
+void ForwardPass::attend(std::int64_t layer) const {
+  const std::int64_t width = vit_.width, size = vit_.head_size(), count = plan_.grid.tokens();
+  const float* qkv = buffers_.qkv.data();
+  const auto view = [&](std::int64_t part) {
+    return kernels::ConstView{qkv + part * width, count * 3 * width, size, 3 * width};
+  };
+  kernels::AttentionInputs inputs;
+  inputs.shape = {images_.count,   vit_.heads,        plan_.grid.rows,
+                  plan_.grid.cols, plan_.grid.prefix, size};
+  inputs.scale = 1.0F / std::sqrt(static_cast<float>(size));
+  inputs.q = view(0);
+  inputs.k = view(1);
+  inputs.v = view(2);
+  inputs.scratch = &buffers_.scratch;
+  kernels::AttentionOutputs outputs;
+  outputs.out = {buffers_.attended.data(), count * width, size, width};
+  plan_.layers[static_cast<std::size_t>(layer)]->attend(inputs, outputs, executor_);
+}
+
+void ForwardPass::after_attention(const Piece& piece, std::int64_t layer) const {
+  const std::int64_t width = vit_.width, hidden = vit_.mlp_width(), rows = piece.count();
+  const Block& block = network_.blocks[static_cast<std::size_t>(layer)];
+  const Scratch scratch(buffers_.scratch, scratch_floats());
+  float* normalised = scratch.floats();
+  float* inner = normalised + rows * width;
+  float* x = tokens(piece);
+  const auto onto_tokens = [&](const Linear& linear, const std::vector<float>& factor) {
+    return kernels::LinearEpilogue{.bias = linear.bias.data(),
+                                   .factor = factor.empty() ? nullptr : factor.data(),
+                                   .added = x,
+                                   .added_stride = width};
+  };
+  const float* attended =
+      buffers_.attended.data() + (piece.image * plan_.grid.tokens() + piece.begin) * width;
+  kernels::linear(block.proj.weights, rows, {attended, width}, {x, width},
+                  onto_tokens(block.proj, block.scale1));
+  kernels::layer_norm(block.norm2.parameters(), rows, width, {x, width}, {normalised, width});
+  kernels::linear(block.fc1.weights, rows, {normalised, width}, {inner, hidden},
+                  {.bias = block.fc1.bias.data(), .activation = kernels::Activation::gelu});
+  kernels::linear(block.fc2.weights, rows, {inner, hidden}, {x, width},
+                  onto_tokens(block.fc2, block.scale2));
+  if (layer + 1 < vit_.depth) {
+    make_qkv(piece, layer + 1, normalised);
+  } else if (network_.norm) {
+    kernels::layer_norm(network_.norm->parameters(), rows, width, {x, width}, {x, width});
+  }
+}
+
+void ForwardPass::classify(std::int64_t image, float* logits) const {
+  const std::int64_t width = vit_.width, patches = plan_.grid.patches();
+  const float* tokens = buffers_.tokens.data() + image * plan_.grid.tokens() * width;
+  const float* first = tokens + plan_.grid.prefix * width;
+  const Scratch scratch(buffers_.scratch, width + patches);
+  float* pooled = scratch.floats();
+  float* weights = pooled + width;
+  const float* features = pooled;
+  if (vit_.pooling == nn::Pooling::class_token) {
+    features = tokens;
+  } else {
+    const bool mean = vit_.pooling == nn::Pooling::mean;
+    float sum = static_cast<float>(patches);
+    if (!mean) {
+      float largest = -INFINITY;
+      for (std::int64_t n = 0; n < patches; ++n) {
+        weights[n] = 0.0F;
+        for (std::int64_t c = 0; c < width; ++c) {
+          weights[n] += network_.pool_weight[static_cast<std::size_t>(c)] * first[n * width + c];
+        }
+        largest = std::max(largest, weights[n]);
+      }
+      sum = 0.0F;
+      for (std::int64_t n = 0; n < patches; ++n) {
+        sum += weights[n] = std::exp(weights[n] - largest);
+      }
+    }
+    std::fill_n(pooled, width, 0.0F);
+    for (std::int64_t n = 0; n < patches; ++n) {
+      const float weight = mean ? 1.0F : weights[n];
+      for (std::int64_t c = 0; c < width; ++c) pooled[c] += weight * first[n * width + c];
+    }
+    for (std::int64_t c = 0; c < width; ++c) pooled[c] /= sum;
+    if (network_.fc_norm) {
+      kernels::layer_norm(network_.fc_norm->parameters(), 1, width, {pooled, width},
+                          {pooled, width});
+    }
+  }
+  kernels::linear(network_.head.weights, 1, {features, width}, {logits, vit_.classes},
+                  {.bias = network_.head.bias.data()});
+}
+
+}  // namespace sape2::infer

@@ -1,0 +1,46 @@
+#include "infer/weights.h"
+
+#include "io/model_tensors.h"
+
+#include <bit>
+#include <cstring>
+
+namespace sape2::infer {
+
+std::vector<float> Weights::floats(const std::string& name,
+                                   const std::vector<std::int64_t>& shape) {
+  const io::TensorView& tensor = take(name, shape);
+  std::vector<float> numbers(tensor.bytes.size() / io::dtype_size(tensor.dtype));
+  if (tensor.dtype == io::Dtype::f32) {
+    std::memcpy(numbers.data(), tensor.bytes.data(), tensor.bytes.size());
+    return numbers;
+  }
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    std::uint16_t upper = 0;
+    std::memcpy(&upper, tensor.bytes.data() + 2 * i, sizeof upper);
+    numbers[i] = std::bit_cast<float>(std::uint32_t{upper} << 16);
+  }
+  return numbers;
+}
+
+kernels::PackedWeights Weights::packed(const std::string& name,
+                                       const std::vector<std::int64_t>& shape) {
+  const io::TensorView& tensor = take(name, shape);
+  std::int64_t inputs = 1;
+  for (std::size_t axis = 1; axis < shape.size(); ++axis) inputs *= shape[axis];
+  const bool wide = tensor.dtype == io::Dtype::f32;
+  return {tensor.bytes.data(), wide ? kernels::DType::float32 : kernels::DType::bfloat16,
+          shape.front(), inputs};
+}
+
+void Weights::refuse_others() const {
+  io::refuse_other_tensors(file_, [&](const std::string& name) { return taken_.contains(name); });
+}
+
+const io::TensorView& Weights::take(const std::string& name,
+                                    const std::vector<std::int64_t>& shape) {
+  taken_.insert(name);
+  return io::model_tensor(file_, name, shape);
+}
+
+}  // namespace sape2::infer

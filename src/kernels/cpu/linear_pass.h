@@ -1,0 +1,22 @@
+#pragma once
+
+#include "sape2/kernels/linear.h"
+
+namespace sape2::kernels {
+
+/// Outputs of a panel: one AVX-512 vector, two of AVX2, four of NEON. The layout is the same for
+/// all, so that packed weights do not depend on the target that reads them.
+inline constexpr std::int64_t kPanel = 16;
+
+constexpr std::int64_t panels_of(std::int64_t outputs) {
+  return (outputs + kPanel - 1) / kPanel;
+}
+
+// The functions of sape2/kernels/linear.h for the best SIMD target, arguments checked.
+void linear_rows(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
+                 const LinearEpilogue& epilogue);
+void normalise_rows(const LayerNormParameters& parameters, std::int64_t rows, std::int64_t width,
+                    ConstRows x, Rows y, ConstRows added);
+void rotate_rows(std::int64_t rows, std::int64_t width, Rows x, ConstRows turns);
+
+}  // namespace sape2::kernels
