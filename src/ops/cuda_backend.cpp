@@ -119,8 +119,7 @@ void* data(const Tensor& tensor) {
 
 /// A number or one for each head as (h) float32; undefined where the kernels' own will do.
 Tensor per_head_floats(const Tensor& value, const Tensor& q) {
-  if (!value.defined()) return value;
-  return as_floats(value.dim() == 0 ? value.expand({q.size(1)}) : value);
+  return value.defined() ? as_floats_per_head(value, q) : value;
 }
 
 /// PyTorch's own switch: torch.backends.cuda.matmul.allow_tf32 and its successors.
