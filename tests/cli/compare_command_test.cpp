@@ -93,7 +93,10 @@ TEST(Compare, WritesTheReportOfResultsAnew) {
 TEST(Compare, ReadsTheResultsThatShip) {
   const ScratchFolder folder;
   for (const auto& file : fs::directory_iterator(SAPE2_RESULTS_DIR)) {
-    if (file.path().extension() != ".json" || file.path().stem() == "probes") continue;
+    if (file.path().extension() != ".json" || file.path().stem() == "probes" ||
+        file.path().stem() == "gates") {
+      continue;
+    }
     SCOPED_TRACE(file.path());
     const Outcome outcome = run_sape2({"compare", "--from", file.path(), "--out", folder / "out"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -140,13 +140,26 @@ std::string told(const char* whose, const Answers& answers) {
                                               : "better");
 }
 
+bool is_worse(const Answers& answers) {
+  return !answers.from_own().may_be_zero() && answers.from_own().mean < 0;
+}
+
+// Gates of a wrong image may mislead a model that would do as well with gates that know no image.
+std::string conclusion(const Answers& other, const Answers& mean) {
+  if (is_worse(other) && is_worse(mean)) {
+    return "So the model uses what its gates say about the image.";
+  }
+  if (is_worse(other)) {
+    return "So gates of a wrong image mislead the model, but gates that know nothing of the image "
+           "serve it as well as its own.";
+  }
+  return "So it does not show that the model uses what its gates say about the image.";
+}
+
 std::string reading_of(const Answers& own, const Answers& other, const Answers& mean) {
-  const bool used = !other.from_own().may_be_zero() && other.from_own().mean < 0;
-  return fmt::format(
-      "With the image's own gates top-1 is {:.2f} %. {} {} {}", 100 * own.top1(),
-      told("another image's", other), told("mean gates", mean),
-      used ? "So the model uses what its gates say about the image."
-           : "So it does not show that the model uses what its gates say about the image.");
+  return fmt::format("With the image's own gates top-1 is {:.2f} %. {} {} {}", 100 * own.top1(),
+                     told("another image's", other), told("mean gates", mean),
+                     conclusion(other, mean));
 }
 
 }  // namespace
