@@ -174,9 +174,9 @@ Case make_case(const std::string& kind, const Shape& shape, DType dtype, DeviceM
   const Form form = relative ? Form::direct : Form::distance;
   Bias bias;
   bias.inside = !relative;
-  const std::size_t vectors = cuda::sape2_attention_vectors(in, encoding, form);
+  const std::size_t vectors = cuda::sape2_attention_stage1_bytes(in, encoding, form);
   const bool kept = vectors > 0;
-  if (kept) saved.vectors = out.vectors = memory.bytes(vectors);
+  if (kept) saved.stage1 = out.stage1 = memory.bytes(vectors);
   const auto there = launch(cuda::sape2_attention_workspace(in, encoding, form, false, kept));
   const auto back = launch(cuda::sape2_attention_workspace(in, encoding, form, true, kept));
   return {[=] { cuda::sape2_attention_forward(in, encoding, form, bias, out, there); },

@@ -6,7 +6,7 @@ if(NOT SAPE2_RUNTIME_ONLY)
   # The one target users link: every library layer, so that whatever header they include links.
   add_library(sape2_all INTERFACE)
   set_target_properties(sape2_all PROPERTIES EXPORT_NAME sape2)
-  target_link_libraries(sape2_all INTERFACE sape2_serve sape2_explain sape2_study sape2_train sape2_data sape2_io
+  target_link_libraries(sape2_all INTERFACE sape2_serve sape2_explain sape2_study sape2_train sape2_data sape2_onnx sape2_io
                                             sape2_nn sape2_ops sape2_infer sape2_c)
   add_library(sape2::sape2 ALIAS sape2_all)
   install(TARGETS sape2_all EXPORT sape2-targets)

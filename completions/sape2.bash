@@ -35,7 +35,7 @@ _sape2() {
     [[ $command == bench && ( $word == attention || $word == infer || $word == train ) ]] && benchmark=$word
   done
   case $before in
-    --encoding | --encodings) words=$(_sape2_offers "$program" Encodings) ;;
+    --encoding | --encodings | --baseline) words=$(_sape2_offers "$program" Encodings) ;;
     --model) words=$(_sape2_offers "$program" Models) ;;
     --data) words=$(_sape2_ask data "$program" data list | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p') ;;
     --recipe) words="paper strong quick" ;;
@@ -46,7 +46,8 @@ _sape2() {
     --split) words="test train" ;;
     --runtime) words="libtorch infer" ;;
     --weights) words="bfloat16 float32" ;;
-    --probes) words="sizes scale translation region" ;;
+    --probes) words="sizes scale translation region gates" ;;
+    --tune) words="learning-rate= weight-decay= clip-norm=" ;;
     --what) words="bias bias-x bias-y gates positions attention" ;;
     --colours) words="green cividis" ;;
     *)

@@ -28,6 +28,7 @@ __all__ = [
     "axial_attention",
     "cope_attention",
     "distance_attention",
+    "kernel_for",
     "rope",
     "rope2d",
     "rope2d_mixed",
@@ -361,3 +362,57 @@ def rope2d_mixed(x: Tensor, fx: Tensor, fy: Tensor, rows: int, cols: int, *, pre
     """
     out: Tensor = _ops.rope2d_mixed.default(x, fx, fy, rows, cols, prefix=prefix)
     return out
+
+
+def kernel_for(
+    op: str,
+    images: int,
+    heads: int,
+    rows: int,
+    cols: int,
+    head_size: int,
+    *,
+    prefix: int = 0,
+    dtype: str = "bfloat16",
+    form: Form = "direct",
+    mode: Mode = "k",
+    span: Span | None = None,
+    backward: bool = False,
+    device: str = "sm_90",
+) -> str:
+    """Which CUDA kernels a call takes, and why not faster ones, as some lines of text. Needs no GPU.
+
+    Args:
+        op: the operator's name, e.g. `"sape2_attention"`, `"axial_attention"` or `"attention"`.
+        images: B.
+        heads: h.
+        rows: rows of patches; 1 for operators without a grid.
+        cols: columns of patches; all tokens for operators without a grid.
+        head_size: d.
+        prefix: tokens before the patches.
+        dtype: `"bfloat16"`, `"float16"` or `"float32"`.
+        form: of `sape2_attention`.
+        mode: `"qk"` makes two sets of axis vectors.
+        span: by default `"between"` for the direct form, `"suffix"` for distances.
+        backward: the backward pass.
+        device: a compute capability, e.g. `"sm_80"`, or `"cuda"` for the current GPU.
+
+    >>> print(kernel_for("sape2_attention", 128, 6, 14, 14, 64).splitlines()[1].strip())
+    attention: attention_head
+    """
+    text: str = _ops.kernel_for.default(
+        op,
+        images,
+        heads,
+        rows,
+        cols,
+        head_size,
+        prefix=prefix,
+        dtype=dtype,
+        form=form,
+        mode=mode,
+        span=span,
+        backward=backward,
+        device=device,
+    )
+    return text

@@ -18,3 +18,11 @@ def test_sam() -> None:
     header, _, original, accelerated = bench["table"](results).splitlines()
     assert header.count("|") == original.count("|") == accelerated.count("|") == 7
     assert float(accelerated.split("|")[-2]) < 1e-4 and original.startswith("| original |")
+
+
+def test_host() -> None:
+    bench = runpy.run_path(str(ROOT / "bench" / "python" / "host.py"))
+    results = bench["measured"](argparse.Namespace(calls=3, rounds=1))
+    _, _, pytorch, *ours = bench["table"](results).splitlines()
+    assert pytorch.count("(1.00×)") == 3 and len(ours) == 3
+    assert all(time > 0 for times in results.values() for time in times)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -50,3 +53,17 @@ def test_an_import_beside_another_pytorch(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ran.returncode == 1
     assert f"ImportError: sape2 was built for PyTorch {torch.__version__}" in ran.stderr.splitlines()[-1]
+
+
+def test_the_source_package_builds_what_a_clone_does(tmp_path: Path) -> None:
+    """The archive for PyPI: with pyproject.toml, and with the sources of every layer that CMake asks for."""
+    pytest.importorskip("scikit_build_core")
+    root = Path(__file__).parents[2]
+    code = f"import build_backend; build_backend.build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env={**os.environ, "PYTHONPATH": "python"})
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        files = {name.split("/", 1)[1] for name in archive.getnames()}
+    layers = re.search(r"foreach\(layer ([a-z ]+)\)", (root / "cmake/PythonPackage.cmake").read_text(encoding="utf-8"))
+    assert layers is not None
+    assert {"pyproject.toml", "CMakeLists.txt", "LICENSE", "python/build_backend.py"} <= files
+    assert {f"src/{layer}/CMakeLists.txt" for layer in layers[1].split()} <= files

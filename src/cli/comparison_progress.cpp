@@ -6,18 +6,25 @@
 
 namespace sape2::cli {
 
-void ComparisonProgress::run_begins(const nn::EncodingSpec& encoding, std::uint64_t seed,
-                                    std::int64_t number, std::int64_t total, bool reused) {
-  reused_ = reused;
-  run_.note(fmt::format("[{}/{}] {}, seed {}{}", number, total, encoding.to_string(), seed,
-                        reused ? ": trained before" : ""));
+void ComparisonProgress::run_begins(const std::string& what, std::int64_t number,
+                                    std::int64_t total, bool has_result) {
+  const std::string line = fmt::format("[{}/{}] {}", number, total, what);
+  trained_already_ = has_result ? line + ": trained already" : "";
+  if (!has_result) run_.note(line);
 }
 
-void ComparisonProgress::run_ended(const nn::EncodingSpec& encoding,
-                                   const study::RunResult& result) {
-  if (reused_) return;
-  run_.note(fmt::format("{}: top-1 {:.2f} % after {}", encoding.to_string(), 100 * result.top1,
+void ComparisonProgress::run_ended(const std::string& what, const study::RunResult& result) {
+  run_.note(fmt::format("{}: top-1 {:.2f} % after {}",
+                        trained_already_.empty() ? what : trained_already_, 100 * result.top1,
                         duration_text(result.seconds)));
+}
+
+void ComparisonProgress::run_failed(const std::string& what, const std::string& reason) {
+  run_.note(fmt::format("{} has no result: {}", what, reason));
+}
+
+void ComparisonProgress::waits(std::int64_t runs) {
+  run_.note(fmt::format("waiting for {} run{} in other processes", runs, runs == 1 ? "" : "s"));
 }
 
 }  // namespace sape2::cli

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/model_argument.h"
+#include "cli/model_path.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 

@@ -20,7 +20,7 @@
 namespace sape2::cli {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 bool is_fetched(const data::DatasetInfo& info) {
   return info.name != "shapes" && info.name != "folder";
@@ -85,7 +85,7 @@ class DataCommand : public Command {
 
  private:
   void list(Terminal& terminal) const {
-    json all = json::array();
+    Json all = Json::array();
     std::vector<std::vector<std::string>> rows;
     for (const data::DatasetInfo& info : data::known_datasets()) {
       const auto folder =
@@ -99,11 +99,11 @@ class DataCommand : public Command {
                      {"width", info.width},
                      {"train_images", info.train_images},
                      {"test_images", info.test_images},
-                     {"folder", folder ? json(folder->string()) : json()}});
+                     {"folder", folder ? Json(folder->string()) : Json()}});
       rows.push_back(
           {info.name, info.summary, size_text(info), count_text(info), place_text(info, root_)});
     }
-    if (json_) return terminal.print(all.dump(2, ' ', false, json::error_handler_t::replace));
+    if (json_) return terminal.print(all.dump(2, ' ', false, Json::error_handler_t::replace));
     terminal.heading("Data sets");
     terminal.table(rows);
   }
@@ -115,7 +115,7 @@ class DataCommand : public Command {
       if (info.name == "folder")
         throw Error("a folder of images is yours already: use folder:PATH");
     }
-    json all = json::array();
+    Json all = Json::array();
     for (const std::string& name : names_) {
       if (name == "shapes") {
         all.push_back({{"name", name}, {"folder", nullptr}, {"origin", "generated"}});
@@ -131,7 +131,7 @@ class DataCommand : public Command {
         terminal.print(fmt::format("{}: {} ({})", name, result.folder.string(), result.origin));
       }
     }
-    if (json_) terminal.print(all.dump(2, ' ', false, json::error_handler_t::replace));
+    if (json_) terminal.print(all.dump(2, ' ', false, Json::error_handler_t::replace));
   }
 
   void info(Terminal& terminal) {
@@ -143,12 +143,12 @@ class DataCommand : public Command {
     const auto train_counts = data::images_per_class(train),
                test_counts = data::images_per_class(test);
     if (json_) {
-      json classes = json::array();
+      Json classes = Json::array();
       for (std::size_t i = 0; i < train.class_names.size(); ++i) {
         classes.push_back(
             {{"name", train.class_names[i]}, {"train", train_counts[i]}, {"test", test_counts[i]}});
       }
-      const json all{{"name", train.name},
+      const Json all{{"name", train.name},
                      {"channels", train.channels()},
                      {"height", train.height()},
                      {"width", train.width()},
@@ -158,7 +158,7 @@ class DataCommand : public Command {
                      {"deviation", train.normalisation.deviation},
                      {"classes", classes}};
       // Class names are folder names, which need not be UTF-8.
-      return terminal.print(all.dump(2, ' ', false, json::error_handler_t::replace));
+      return terminal.print(all.dump(2, ' ', false, Json::error_handler_t::replace));
     }
     terminal.heading(train.name);
     terminal.table(

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/limits.h"
 #include "cli/model_argument.h"
+#include "cli/model_path.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"

@@ -1,6 +1,7 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/explain/figure.h"
+#include "sape2/explain/picture.h"
 #include "sape2/io/npz.h"
 #include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/limits.h"
 #include "cli/model_argument.h"
+#include "cli/model_path.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/whole_number.h"
@@ -39,7 +40,8 @@ class ExportCommand : public Command {
         ->check(whole_number(onnx::kOldestOpset, onnx::kNewestOpset))
         ->type_name("N");
     app.footer(
-        "The file has standard operators in float32, one input \"images\" [batch, channels, height,\n"
+        "The file has standard operators in float32, one input \"images\" [batch, channels, "
+        "height,\n"
         "width] and one output \"logits\" [batch, classes]. Images are normalised before, unless\n"
         "--normalise is given; mean, std and class names are in the file's metadata.\n\n"
         "  sape2 export runs/first -o first.onnx");

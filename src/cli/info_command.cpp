@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/info_json.h"
 #include "cli/info_text.h"
+#include "cli/model_path.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 

@@ -12,7 +12,8 @@ class ViT;
 
 namespace sape2::cli {
 
-/// The model that an argument names (model_file_of()), ready for inference on a device (`cpu`, `cuda`, `cuda:1`).
+/// The model that an argument names (model_file_of()), ready for inference on a device (`cpu`,
+/// `cuda`, `cuda:1`).
 std::shared_ptr<nn::ViT> load_model_argument(const std::string& argument,
                                              const std::string& device);
 

@@ -1,5 +1,6 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
+#include "sape2/explain/picture.h"
 #include "sape2/explain/prediction_sheet.h"
 #include "sape2/study/prediction.h"
 

@@ -81,7 +81,7 @@ class ProbeCommand : public Command {
  public:
   std::string name() const override { return "probe"; }
   std::string summary() const override {
-    return "Measure what a model's positions do: other sizes, shifts, regions";
+    return "Measure what a model's positions do: other sizes, shifts, regions, gates";
   }
 
   void declare(CLI::App& app) override {
@@ -89,11 +89,12 @@ class ProbeCommand : public Command {
         ->type_name("MODEL")
         ->required();
     app.add_option("--data", options_.data.name,
-                   "Images for sizes and translation (default: those of the run, or shapes)")
+                   "Images for sizes, translation and gates (default: those of the run, or shapes)")
         ->type_name("NAME");
     app.add_option("--root", options_.data.root, "Folder to look for the data set in")
         ->type_name("PATH");
-    app.add_option("--probes", probes_, "Which: sizes, scale, translation, region (default: all)")
+    app.add_option("--probes", probes_,
+                   "Which: sizes, scale, translation, region, gates (default: all)")
         ->delimiter(',')
         ->type_name("LIST");
     app.add_option("--images", options_.images, "Images each probe looks at (default: 500)")

@@ -78,6 +78,7 @@ Program::Program() {
   app_.set_help_flag("-h,--help", "Print this help and leave");
   app_.add_option("--threads", threads_, "Threads to compute with (default: one for each core)")
       ->check(whole_number(1, train::kMostThreads))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("N");
   // Options of the program may stand after the command; what is left over is reported below.
   app_.fallthrough();

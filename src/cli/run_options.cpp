@@ -19,8 +19,6 @@ namespace sape2::cli {
 namespace {
 
 constexpr const char* kDefaultEncoding = "sape2-rel-k";
-// A warm-up longer than this share of a shortened training would leave too little of it.
-constexpr double kLongestWarmupShare = 0.25;
 
 std::string flag_of(const std::string& key) {
   std::string flag = "--" + key;
@@ -86,12 +84,21 @@ void RunOptions::prefer(std::string model, std::string recipe) {
   preferred_recipe_ = std::move(recipe);
 }
 
-train::RunData RunOptions::load_data() const {
+void RunOptions::check() const {
   if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
   make_recipe();
   if (!model_.empty()) nn::preset(model_);
   train::device_named(device_);
+}
+
+train::RunData RunOptions::load_data() const {
+  check();
   return train::load_run_data(data_);
+}
+
+data::Dataset RunOptions::load_training_images() const {
+  check();
+  return train::load_split(data_, data::Split::train);
 }
 
 train::Recipe RunOptions::make_recipe() const {
@@ -100,8 +107,7 @@ train::Recipe RunOptions::make_recipe() const {
     train::recipe_field(key, "").set_text(recipe, text, "");
   }
   if (recipe_values_.contains("epochs") && !recipe_values_.contains("warmup_epochs")) {
-    recipe.warmup_epochs =
-        std::min(recipe.warmup_epochs, kLongestWarmupShare * static_cast<double>(recipe.epochs));
+    recipe.train_for(recipe.epochs);
   }
   recipe.validate();
   return recipe;

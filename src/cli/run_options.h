@@ -31,8 +31,10 @@ class RunOptions {
   const std::string& device() const { return device_; }
   std::uint64_t seed() const { return seed_; }
 
-  /// Reads the data, once all that can be checked without it is found to be right.
+  /// Reads the data, or the training images alone, once all that can be checked without them is
+  /// found to be right.
   train::RunData load_data() const;
+  data::Dataset load_training_images() const;
 
   /// The complete configuration of a run on that data. `init` may name a model file to start from:
   /// what no flag says of the model is then as in the file.
@@ -43,6 +45,7 @@ class RunOptions {
   std::string default_folder(const train::RunConfig& config) const;
 
  private:
+  void check() const;
   train::Recipe make_recipe() const;
   nn::ModelConfig base_model(const std::string& init) const;
 

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/model_argument.h"
+#include "cli/model_path.h"
 #include "cli/program.h"
 #include "cli/stop_signal.h"
 #include "cli/terminal.h"
@@ -80,9 +81,10 @@ class ServeCommand : public Command {
     app.add_option("--host", host_, "Address to listen on (default: 127.0.0.1, this machine only)")
         ->type_name("ADDRESS");
     app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
-    app.add_option("--export", export_,
-                   "Serve nothing: write the page to a folder that any web server can give out; the "
-                   "models then run in the visitor's browser")
+    app.add_option(
+           "--export", export_,
+           "Serve nothing: write the page to a folder that any web server can give out; the "
+           "models then run in the visitor's browser")
         ->type_name("FOLDER");
     app.add_option("--images", images_, "Images of the data set to write there (default: 24)")
         ->check(whole_number(0, kMostExportedImages))

@@ -16,8 +16,7 @@ constexpr double kAlikeGates = 0.05;
 constexpr double kClampedToTell = 0.001;  // of all positions
 
 bool is_mean(const Look& look, const Selection& selection) {
-  return (!selection.layer && look.layers() > 1) ||
-         (!selection.head && look.heads() > 1);
+  return (!selection.layer && look.layers() > 1) || (!selection.head && look.heads() > 1);
 }
 
 std::string of_axis(What what) {
@@ -51,8 +50,8 @@ std::string signed_text(double factor, const Extent& extent) {
                      effect_text(lowered), effect_text(raised));
 }
 
-std::vector<std::string> bias_captions(const Look& look, What what,
-                                       const Selection& selection, const Extent& extent) {
+std::vector<std::string> bias_captions(const Look& look, What what, const Selection& selection,
+                                       const Extent& extent) {
   const bool distance = look.scale_kind(what) == ScaleKind::distance;
   const LogitFactor factor = look.logit_factor(selection);
   std::vector<std::string> sentences;
@@ -153,8 +152,8 @@ std::string effect_text(double logits) {
                      factor_text(logits));
 }
 
-std::vector<std::string> captions(const Look& look, What what,
-                                  const Selection& selection, const Extent& extent) {
+std::vector<std::string> captions(const Look& look, What what, const Selection& selection,
+                                  const Extent& extent) {
   switch (what) {
     case What::gates:
       return {gates_caption(look, selection)};
@@ -193,8 +192,7 @@ std::optional<std::string> clamp_warning(const Look& look) {
       "The tables clamp: this grid has {}×{} patches, the model was trained on {}×{}. {:.0f} % of "
       "the positions lie beyond the end of its tables and all read the last row, so stripes and "
       "flat areas can come from the tables, not from the image.",
-      look.grid().rows, look.grid().cols, vit.rows(), vit.cols(),
-      std::max(1.0, 100 * share));
+      look.grid().rows, look.grid().cols, vit.rows(), vit.cols(), std::max(1.0, 100 * share));
 }
 
 }  // namespace sape2::explain

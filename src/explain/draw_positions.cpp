@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kCell = 31, kLeastSide = 200, kMostSide = 500;
 constexpr std::int64_t kMostNumbered = 16;  // along a side; more numbers than that cannot be read
-constexpr double kTitleHeight = 26, kFootHeight = 26, kCaptionRise = 6;
+constexpr double kPanelTitleHeight = 26, kFootHeight = 26, kCaptionRise = 6;
 
 using Numbers = std::vector<std::string>;
 
@@ -111,7 +111,7 @@ std::pair<double, double> positions_size(Canvas& ruler, const FigureRow& row) {
   for (const ModelPanels& panels : row.models) {
     words += caption_height(ruler, width, labelled(panels, row));
   }
-  return {width, lines * (kTitleHeight + box.height + kFootHeight) + words};
+  return {width, lines * (kPanelTitleHeight + box.height + kFootHeight) + words};
 }
 
 void draw_positions(Canvas& canvas, double left, double top, const FigureRow& row,
@@ -122,7 +122,7 @@ void draw_positions(Canvas& canvas, double left, double top, const FigureRow& ro
   for (std::size_t i = 0; i < first.patches.size(); ++i) {
     const ChosenPatch& chosen = first.patches[i];
     const Rgb mark = mark_colour(i);
-    Box box = image_box(left, y + kTitleHeight, side, static_cast<double>(row.image.height),
+    Box box = image_box(left, y + kPanelTitleHeight, side, static_cast<double>(row.image.height),
                         static_cast<double>(row.image.width));
     const auto title = [&](const std::string& words, const std::string& note) {
       canvas.text(box.left, box.top - 15, canvas.fitted(words, box.width, kTextSize, true),

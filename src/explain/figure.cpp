@@ -62,7 +62,7 @@ ValueRange range_of(const std::vector<const ModelPanels*>& panels) {
 }
 
 std::string prediction_text(const Inspection& inspection) {
-  const study::Prediction& first = inspection.predictions().front();
+  const infer::Prediction& first = inspection.predictions().front();
   return fmt::format("{} {:.0f} %", first.name, 100 * first.probability);
 }
 

@@ -56,7 +56,8 @@ Values crosses(const infer::AttentionRows& rows, const infer::Grid& grid,
                    std::numeric_limits<float>::quiet_NaN(),
                    [&](const float* x, const float* y, const Patch& patch, float* to) {
                      std::copy_n(x, grid.cols, to + patch.y * grid.cols);
-                     for (std::int64_t i = 0; i < grid.rows; ++i) to[i * grid.cols + patch.x] = y[i];
+                     for (std::int64_t i = 0; i < grid.rows; ++i)
+                       to[i * grid.cols + patch.x] = y[i];
                    });
 }
 

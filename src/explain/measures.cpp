@@ -111,8 +111,8 @@ GateSummary Look::gate_summary(const Selection& selection) const {
   require(What::positions);
   const std::vector<Patch> patches = spread_patches(grid_);
   const auto layers = selected(selection);
-  const double share = 1 / (static_cast<double>(layers.size()) *
-                            static_cast<double>(selection.head ? 1 : heads()));
+  const double share =
+      1 / (static_cast<double>(layers.size()) * static_cast<double>(selection.head ? 1 : heads()));
   const auto is_chosen = [&](std::size_t line) {  // lines are (heads, R)
     return !selection.head || line / patches.size() == static_cast<std::size_t>(*selection.head);
   };

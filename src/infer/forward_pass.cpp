@@ -44,6 +44,7 @@ class ForwardPass::Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
+  void* memory() const { return memory_; }
   float* floats() const { return static_cast<float*>(memory_); }
 
  private:
@@ -118,6 +119,19 @@ std::int64_t ForwardPass::scratch_floats() const {
   return rows * std::max(pixels, vit_.width + vit_.mlp_width());
 }
 
+void ForwardPass::multiply(const Linear& layer, std::int64_t rows, kernels::ConstRows x,
+                           kernels::Rows y, const kernels::LinearEpilogue& epilogue) const {
+  if (network_.arithmetic() == Arithmetic::float32) {
+    kernels::linear(layer.weights, rows, x, y, epilogue);
+    return;
+  }
+  const std::int64_t inputs = layer.weights.inputs(), stride = inputs + inputs % 2;
+  const Scratch scratch(buffers_.scratch, divided_up(rows * stride, 2));
+  auto* rounded = static_cast<std::uint16_t*>(scratch.memory());
+  kernels::round_to_bfloat16(rows, inputs, x, {rounded, stride});
+  kernels::linear(layer.weights, rows, kernels::ConstRows16{rounded, stride}, y, epilogue);
+}
+
 void ForwardPass::copy_patches(const Piece& piece, float* out) const {
   const std::int64_t height = vit_.patch_size.height, width = vit_.patch_size.width;
   const std::int64_t channel = images_.height * images_.width;
@@ -151,10 +165,10 @@ void ForwardPass::embed(const Piece& piece, std::int64_t layer) const {
     copy_patches(piece, scratch.floats());
     const Linear& project = network_.patch_embed;
     const std::int64_t pixels = project.weights.inputs();
-    kernels::linear(project.weights, piece.end - token, {scratch.floats(), pixels}, {out, width},
-                    {.bias = project.bias.data(),
-                     .added = added ? added + token * width : nullptr,
-                     .added_stride = width});
+    multiply(project, piece.end - token, {scratch.floats(), pixels}, {out, width},
+             {.bias = project.bias.data(),
+              .added = added ? added + token * width : nullptr,
+              .added_stride = width});
   }
   make_qkv(piece, layer, scratch.floats());
 }
@@ -170,8 +184,8 @@ void ForwardPass::make_qkv(const Piece& piece, std::int64_t layer, float* scratc
   kernels::layer_norm(block.norm1.parameters(), piece.count(), width, {tokens(piece), width},
                       {scratch, width}, positions);
   float* qkv = buffers_.qkv.data() + (piece.image * plan_.grid.tokens() + piece.begin) * 3 * width;
-  kernels::linear(block.qkv.weights, piece.count(), {scratch, width}, {qkv, 3 * width},
-                  {.bias = block.qkv.bias.data()});
+  multiply(block.qkv, piece.count(), {scratch, width}, {qkv, 3 * width},
+           {.bias = block.qkv.bias.data()});
   const GridAttention& attention = *plan_.layers[static_cast<std::size_t>(layer)];
   const std::int64_t size = vit_.head_size();
   for (std::int64_t head = 0; head < vit_.heads; ++head) {
@@ -218,13 +232,11 @@ void ForwardPass::after_attention(const Piece& piece, std::int64_t layer) const 
   };
   const float* attended =
       buffers_.attended.data() + (piece.image * plan_.grid.tokens() + piece.begin) * width;
-  kernels::linear(block.proj.weights, rows, {attended, width}, {x, width},
-                  onto_tokens(block.proj, block.scale1));
+  multiply(block.proj, rows, {attended, width}, {x, width}, onto_tokens(block.proj, block.scale1));
   kernels::layer_norm(block.norm2.parameters(), rows, width, {x, width}, {normalised, width});
-  kernels::linear(block.fc1.weights, rows, {normalised, width}, {inner, hidden},
-                  {.bias = block.fc1.bias.data(), .activation = kernels::Activation::gelu});
-  kernels::linear(block.fc2.weights, rows, {inner, hidden}, {x, width},
-                  onto_tokens(block.fc2, block.scale2));
+  multiply(block.fc1, rows, {normalised, width}, {inner, hidden},
+           {.bias = block.fc1.bias.data(), .activation = kernels::Activation::gelu});
+  multiply(block.fc2, rows, {inner, hidden}, {x, width}, onto_tokens(block.fc2, block.scale2));
   if (layer + 1 < vit_.depth) {
     make_qkv(piece, layer + 1, normalised);
   } else if (network_.norm) {

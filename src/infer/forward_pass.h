@@ -38,6 +38,9 @@ class ForwardPass {
 
   void run(float* logits, const LayerWatcher& watcher = {}) const;
 
+  /// Blocks of scratch memory that one thread has at most.
+  static constexpr int kBlocksOfAThread = 2;
+
  private:
   /// Tokens [begin, end) of an image.
   struct Piece {
@@ -56,6 +59,9 @@ class ForwardPass {
   void make_qkv(const Piece& piece, std::int64_t layer, float* scratch) const;
   void classify(std::int64_t image, float* logits) const;
 
+  /// A linear layer in the network's arithmetic.
+  void multiply(const Linear& layer, std::int64_t rows, kernels::ConstRows x, kernels::Rows y,
+                const kernels::LinearEpilogue& epilogue) const;
   void copy_patches(const Piece& piece, float* out) const;
   float* tokens(const Piece& piece) const;
   std::int64_t scratch_floats() const;

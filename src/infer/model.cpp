@@ -22,7 +22,7 @@ std::size_t Model::bytes() const {
 }
 
 Arithmetic Model::arithmetic() const {
-  return Arithmetic::float32;
+  return network_->arithmetic();
 }
 
 }  // namespace sape2::infer

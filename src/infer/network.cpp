@@ -62,10 +62,13 @@ nn::ModelConfig checked_config(const io::SafetensorsFile& file) {
 
 }  // namespace
 
-Network::Network(const io::SafetensorsFile& file, const ModelOptions&)
+Network::Network(const io::SafetensorsFile& file, const ModelOptions& options)
     : config_(checked_config(file)) {
   const nn::ViTConfig& vit = config_.vit;
-  Weights weights(file);
+  if (options.arithmetic == Arithmetic::bfloat16 && kernels::has_bfloat16_products()) {
+    arithmetic_ = Arithmetic::bfloat16;
+  }
+  Weights weights(file, arithmetic_ == Arithmetic::bfloat16);
   prefix_tokens = take_prefix(weights, vit);
   encoding_ = make_encoding(config_.encoding, vit.encoding_shape(), vit.depth, weights);
   patch_embed = {

@@ -50,6 +50,7 @@ class Network {
   GridPlan plan(const Grid& grid) const;
 
   const nn::ModelConfig& config() const { return config_; }
+  Arithmetic arithmetic() const { return arithmetic_; }
   std::size_t bytes() const;
 
   // (prefix tokens, width): the class token, if any, then the registers.
@@ -63,6 +64,7 @@ class Network {
 
  private:
   nn::ModelConfig config_;
+  Arithmetic arithmetic_ = Arithmetic::float32;
   std::unique_ptr<Encoding> encoding_;
 };
 

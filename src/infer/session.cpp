@@ -75,6 +75,8 @@ void Session::State::run(const ImageBatch& images, float* logits, const LayerWat
   if (images.count == 0) return;
   ForwardPass::reserve(model.network(), plan.grid, images.count, buffers);
   ForwardPass(model.network(), plan, buffers, *executor, images).run(logits, watcher);
+  // A thread that came too late this time finds its memory the next.
+  buffers.scratch.reserve(ForwardPass::kBlocksOfAThread * executor->threads());
 }
 
 Session::Session(Model model, const SessionOptions& options)

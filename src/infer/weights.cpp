@@ -29,6 +29,15 @@ kernels::PackedWeights Weights::packed(const std::string& name,
   std::int64_t inputs = 1;
   for (std::size_t axis = 1; axis < shape.size(); ++axis) inputs *= shape[axis];
   const bool wide = tensor.dtype == io::Dtype::f32;
+  if (wide && round_) {
+    const std::int64_t numbers = shape.front() * inputs;
+    std::vector<float> row(static_cast<std::size_t>(numbers));
+    std::memcpy(row.data(), tensor.bytes.data(), tensor.bytes.size());
+    std::vector<std::uint16_t> rounded(static_cast<std::size_t>(numbers + numbers % 2));
+    kernels::round_to_bfloat16(1, numbers, {row.data(), numbers},
+                               {rounded.data(), numbers + numbers % 2});
+    return {rounded.data(), kernels::DType::bfloat16, shape.front(), inputs};
+  }
   return {tensor.bytes.data(), wide ? kernels::DType::float32 : kernels::DType::bfloat16,
           shape.front(), inputs};
 }

@@ -14,7 +14,8 @@ namespace sape2::infer {
 /// the right shape; what nobody has taken is an error too.
 class Weights {
  public:
-  explicit Weights(const io::SafetensorsFile& file) : file_(file) {}
+  /// `round`: linear layers get weights of bfloat16, whatever the file has.
+  Weights(const io::SafetensorsFile& file, bool round) : file_(file), round_(round) {}
 
   /// A tensor's numbers, widened where the file has bfloat16.
   std::vector<float> floats(const std::string& name, const std::vector<std::int64_t>& shape);
@@ -28,6 +29,7 @@ class Weights {
   const io::TensorView& take(const std::string& name, const std::vector<std::int64_t>& shape);
 
   const io::SafetensorsFile& file_;
+  bool round_;
   std::set<std::string> taken_;
 };
 

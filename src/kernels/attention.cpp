@@ -39,13 +39,17 @@ AttentionTask plain_task(const AttentionInputs& inputs) {
   return AttentionTask(inputs);
 }
 
-AttentionTask vector_task(const AttentionInputs& inputs, const AxisVectors& vectors,
-                          const Bias& bias, TileBias::Kind kind) {
+TileBias::Kind bias_kind(Form form) {
+  return form == Form::distance ? TileBias::Kind::tile : TileBias::Kind::direct;
+}
+
+AttentionTask axis_bias_task(const AttentionInputs& inputs, const AxisVectors& vectors, Form form,
+                             const Bias& bias) {
   check_inputs(inputs);
   check_vectors(vectors);
   check_bias(bias);
   AttentionTask task(inputs);
-  task.kind = kind;
+  task.kind = bias_kind(form);
   task.bias = bias;
   task.vectors = vectors;
   return task;
@@ -57,19 +61,10 @@ AttentionTask sape2_task(const AttentionInputs& inputs, const Encoding& encoding
   check_encoding(encoding, inputs.shape);
   check_bias(bias);
   AttentionTask task(inputs);
-  task.kind = form == Form::distance ? TileBias::Kind::tile : TileBias::Kind::direct;
+  task.kind = bias_kind(form);
   task.bias = bias;
   task.encoding = &encoding;
   return task;
-}
-
-void vector_backward(AttentionTask task, const AttentionSaved& saved,
-                     const AttentionGradients& gradients,
-                     const AxisVectorGradients& vector_gradients, const Executor& executor) {
-  task.vector_gradients = vector_gradients;
-  GradientSums sums = sums_for(task);
-  run_backward(task, saved, gradients, sums, executor);
-  sums.write_gain(vector_gradients.dgain);
 }
 
 }  // namespace
@@ -87,36 +82,23 @@ void plain_attention_backward(const AttentionInputs& inputs, const AttentionSave
   run_backward(task, saved, gradients, sums, executor);
 }
 
-void distance_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                                const Bias& bias, const AttentionOutputs& outputs,
-                                const Executor& executor) {
-  AttentionTask task = vector_task(inputs, vectors, bias, TileBias::Kind::tile);
-  run_forward(task, outputs, executor);
-}
-
-void distance_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                                 const Bias& bias, const AttentionSaved& saved,
-                                 const AttentionGradients& gradients,
-                                 const AxisVectorGradients& vector_gradients,
+void axis_bias_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                 Form form, const Bias& bias, const AttentionOutputs& outputs,
                                  const Executor& executor) {
-  vector_backward(vector_task(inputs, vectors, bias, TileBias::Kind::tile), saved, gradients,
-                  vector_gradients, executor);
-}
-
-void axial_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                             const Bias& bias, const AttentionOutputs& outputs,
-                             const Executor& executor) {
-  AttentionTask task = vector_task(inputs, vectors, bias, TileBias::Kind::direct);
+  AttentionTask task = axis_bias_task(inputs, vectors, form, bias);
   run_forward(task, outputs, executor);
 }
 
-void axial_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                              const Bias& bias, const AttentionSaved& saved,
-                              const AttentionGradients& gradients,
-                              const AxisVectorGradients& vector_gradients,
-                              const Executor& executor) {
-  vector_backward(vector_task(inputs, vectors, bias, TileBias::Kind::direct), saved, gradients,
-                  vector_gradients, executor);
+void axis_bias_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                  Form form, const Bias& bias, const AttentionSaved& saved,
+                                  const AttentionGradients& gradients,
+                                  const AxisVectorGradients& vector_gradients,
+                                  const Executor& executor) {
+  AttentionTask task = axis_bias_task(inputs, vectors, form, bias);
+  task.vector_gradients = vector_gradients;
+  GradientSums sums = sums_for(task);
+  run_backward(task, saved, gradients, sums, executor);
+  sums.write_gain(vector_gradients.dgain);
 }
 
 void sape2_attention_forward(const AttentionInputs& inputs, const Encoding& encoding, Form form,

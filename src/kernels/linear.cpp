@@ -2,7 +2,7 @@
 
 #include "sape2/base/error.h"
 
-#include "cpu/linear_pass.h"
+#include "cpu/linear_bfloat16.h"
 #include "validate.h"
 
 #include <algorithm>
@@ -19,10 +19,9 @@ constexpr std::int64_t kMostWeights = std::int64_t{1} << 40;
 // A tile of weights is transposed at a time, so that neither side jumps through memory.
 constexpr std::int64_t kStep = 32;
 
-/// element(output, input, place) for every weight, `place` its index within the packed panel.
-template <typename Word>
-void pack_panel(const std::byte* rows, std::int64_t outputs, std::int64_t inputs,
-                std::int64_t group, Word* panel) {
+/// Rows of weights, (outputs, inputs), as a panel (inputs / group, kPanel, group).
+template <typename Word, std::int64_t group>
+void pack_panel(const std::byte* rows, std::int64_t outputs, std::int64_t inputs, Word* panel) {
   for (std::int64_t begin = 0; begin < inputs; begin += kStep) {
     const std::int64_t end = std::min(inputs, begin + kStep);
     for (std::int64_t o = 0; o < outputs; ++o) {
@@ -40,6 +39,27 @@ void check_rows(const void* data, std::int64_t stride, std::int64_t width, const
   if (stride < width) {
     throw Error("the stride of " + std::string(name) + " is " + std::to_string(stride) +
                 "; expected at least the " + std::to_string(width) + " of a row");
+  }
+}
+
+void check_rows16(const void* data, std::int64_t stride, std::int64_t width, const char* name) {
+  check_rows(data, stride, width + width % 2, name);
+  if (stride % 2) {
+    throw Error("the stride of " + std::string(name) + " is " + std::to_string(stride) +
+                "; expected an even number");
+  }
+}
+
+void check_places(const PackedWeights& weights, Rows y, const LinearEpilogue& epilogue) {
+  check_rows(y.data, y.stride, weights.outputs(), "y");
+  if (epilogue.added) {
+    check_rows(epilogue.added, epilogue.added_stride, weights.outputs(), "what is added");
+  }
+}
+
+void check_has_bfloat16() {
+  if (!cpu_multiplies_bfloat16()) {
+    throw Error("this CPU has no products of bfloat16; use rows of float32");
   }
 }
 
@@ -69,11 +89,11 @@ PackedWeights::PackedWeights(const void* weights, DType dtype, std::int64_t outp
     const std::int64_t first = p * kPanel, count = std::min(kPanel, outputs - first);
     const std::byte* rows = static_cast<const std::byte*>(weights) + first * inputs * size;
     if (wide) {
-      pack_panel(rows, count, inputs, 1,
-                 static_cast<std::uint32_t*>(memory_.get()) + p * panel_words);
+      pack_panel<std::uint32_t, 1>(rows, count, inputs,
+                                   static_cast<std::uint32_t*>(memory_.get()) + p * panel_words);
     } else {
-      pack_panel(rows, count, inputs, 2,
-                 static_cast<std::uint16_t*>(memory_.get()) + p * panel_words);
+      pack_panel<std::uint16_t, 2>(rows, count, inputs,
+                                   static_cast<std::uint16_t*>(memory_.get()) + p * panel_words);
     }
   }
 }
@@ -83,11 +103,33 @@ void linear(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y
   if (rows == 0) return;
   check_given(weights.data(), "weights");
   check_rows(x.data, x.stride, weights.inputs(), "x");
-  check_rows(y.data, y.stride, weights.outputs(), "y");
-  if (epilogue.added) {
-    check_rows(epilogue.added, epilogue.added_stride, weights.outputs(), "what is added");
-  }
+  check_places(weights, y, epilogue);
   linear_rows(weights, rows, x, y, epilogue);
+}
+
+bool has_bfloat16_products() {
+  return cpu_multiplies_bfloat16();
+}
+
+void round_to_bfloat16(std::int64_t rows, std::int64_t width, ConstRows x, Rows16 y) {
+  if (rows == 0) return;
+  check_has_bfloat16();
+  check_rows(x.data, x.stride, width, "x");
+  check_rows16(y.data, y.stride, width, "y");
+  round_rows(rows, width, x, y);
+}
+
+void linear(const PackedWeights& weights, std::int64_t rows, ConstRows16 x, Rows y,
+            const LinearEpilogue& epilogue) {
+  if (rows == 0) return;
+  check_has_bfloat16();
+  check_given(weights.data(), "weights");
+  if (weights.dtype() != DType::bfloat16) {
+    throw Error("the rows are bfloat16 and the weights float32; expected both of one type");
+  }
+  check_rows16(x.data, x.stride, weights.inputs(), "x");
+  check_places(weights, y, epilogue);
+  linear_bfloat16_rows(weights, rows, x, y, epilogue);
 }
 
 void layer_norm(const LayerNormParameters& parameters, std::int64_t rows, std::int64_t width,

@@ -14,8 +14,25 @@ struct ScratchPool::State {
     std::size_t size;
   };
 
+  // As large as any block that was asked for, so that one serves every call.
+  Block allocate() {
+    bytes += largest;
+    return {allocate_block(largest), largest};
+  }
+  void release(const Block& block) {
+    free_block(block.memory, block.size);
+    bytes -= block.size;
+  }
+  // A block that was too small would only lie about.
+  void drop_one() {
+    if (free.empty()) return;
+    release(free.back());
+    free.pop_back();
+  }
+
   mutable std::mutex mutex;
   std::vector<Block> free;
+  std::size_t largest = 0;
   std::size_t bytes = 0;
 };
 
@@ -31,24 +48,30 @@ ScratchPool::~ScratchPool() {
 void* ScratchPool::take(std::size_t& size) {
   const std::lock_guard lock(state_->mutex);
   std::vector<State::Block>& free = state_->free;
+  state_->largest = std::max(state_->largest, size);
   const auto found =
       std::ranges::find_if(free, [&](const auto& block) { return block.size >= size; });
+  State::Block block;
   if (found != free.end()) {
-    void* memory = found->memory;
-    size = found->size;
-    *found = free.back();
-    free.pop_back();
-    return memory;
+    block = *found;
+    free.erase(found);
+  } else {
+    state_->drop_one();
+    block = state_->allocate();
   }
-  // A block that is too small would only lie about.
-  if (!free.empty()) {
-    free_block(free.back().memory, free.back().size);
-    state_->bytes -= free.back().size;
-    free.pop_back();
-  }
-  void* memory = allocate_block(size);
-  state_->bytes += size;
-  return memory;
+  size = block.size;
+  return block.memory;
+}
+
+void ScratchPool::reserve(int threads) {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<State::Block>& free = state_->free;
+  std::erase_if(free, [&](const State::Block& block) {
+    if (block.size >= state_->largest) return false;
+    state_->release(block);
+    return true;
+  });
+  while (free.size() < static_cast<std::size_t>(threads)) free.push_back(state_->allocate());
 }
 
 void ScratchPool::give_back(void* block, std::size_t size) {

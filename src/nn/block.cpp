@@ -24,6 +24,16 @@ std::optional<LayerScale> make_layer_scale(const ParameterScope& scope, const st
   return LayerScale(scope.child(name), config.width, *config.layer_scale);
 }
 
+at::Tensor attended(const LayerEncoding& encoding, const at::Tensor& q, const at::Tensor& k,
+                    const at::Tensor& v, const ForwardPass& pass) {
+  if (pass.gate_substitute) {
+    if (const auto own = encoding.gates(q, k, pass.grid)) {
+      return encoding.attend_with_gates(q, k, v, pass.grid, pass.gate_substitute(*own));
+    }
+  }
+  return encoding.attend(q, k, v, pass.grid);
+}
+
 }  // namespace
 
 double skip_rate(const ViTConfig& config, int64_t layer) {
@@ -44,7 +54,7 @@ ops::Branch Attention::operator()(const at::Tensor& tokens, ForwardPass& pass) c
   const auto [q, k, v] =
       ops::split_heads(qkv_(encoding_->attention_input(tokens, pass)), heads_);  // (B, h, N, d)
   if (pass.watcher) pass.watcher(*encoding_, q, k);
-  const at::Tensor out = encoding_->attend(q, k, v, pass.grid);
+  const at::Tensor out = attended(*encoding_, q, k, v, pass);
   const at::Tensor merged = out.transpose(1, 2).reshape({images, count, width});
   return dropped_out(proj_.branch(merged), dropout_, pass);
 }

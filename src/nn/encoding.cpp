@@ -41,6 +41,17 @@ ops::AttentionRows LayerEncoding::inspect(const at::Tensor& q, const at::Tensor&
   return ops::attention_rows(q, k, grid, patches);
 }
 
+std::optional<ops::Gates> LayerEncoding::gates(const at::Tensor&, const at::Tensor&,
+                                               const ops::Grid&) const {
+  return std::nullopt;
+}
+
+at::Tensor LayerEncoding::attend_with_gates(const at::Tensor& q, const at::Tensor& k,
+                                            const at::Tensor& v, const ops::Grid& grid,
+                                            const ops::Gates&) const {
+  return attend(q, k, v, grid);
+}
+
 at::Tensor Encoding::embed(const at::Tensor& tokens, ForwardPass&) const {
   return tokens;
 }

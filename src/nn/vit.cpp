@@ -131,13 +131,23 @@ at::Tensor ViT::draw_depth(int64_t images, const at::Generator& generator) const
 
 at::Tensor ViT::forward_features(const at::Tensor& images, const AttentionWatcher& watcher,
                                  const at::Tensor& depth_factors) {
-  ForwardPass pass{grid_of(images, config_.vit), is_training(), {}, watcher, {}};
+  ForwardPass pass{
+      .grid = grid_of(images, config_.vit), .training = is_training(), .watcher = watcher};
   if (is_training()) {
     pass.depth_factors = depth_factors.defined()
                              ? depth_factors
                              : draw_depth(images.size(0), at::detail::getDefaultCPUGenerator());
     if (pass.depth_factors.defined()) pass.depth_factors = pass.depth_factors.to(images.device());
   }
+  return run_layers(images, pass);
+}
+
+at::Tensor ViT::forward_with_gates(const at::Tensor& images, const GateSubstitute& substitute) {
+  ForwardPass pass{.grid = grid_of(images, config_.vit), .gate_substitute = substitute};
+  return forward_head(run_layers(images, pass));
+}
+
+at::Tensor ViT::run_layers(const at::Tensor& images, ForwardPass& pass) {
   const at::Tensor patches = layers_->patch_embed(images);
   at::Tensor tokens = layers_->encoding->embed(layers_->with_prefix(patches), pass);
   tokens = at::dropout(tokens, config_.vit.embedding_dropout, is_training());

@@ -59,8 +59,8 @@ Value contextual_rpe(const Export& to, const Heads& heads, const std::string& pa
     const at::Tensor by_place = table.index_select(0, nn::offset_rows(n, table).flatten());
     return by_place.view({n, n, table.size(1)}) * (inside ? scale_of(to) : 1.0F);
   };
-  const auto [x, y] = contextual_vectors(to, heads.q, by_offset("tx", to.grid.cols),
-                                         by_offset("ty", to.grid.rows));
+  const auto [x, y] =
+      contextual_vectors(to, heads.q, by_offset("tx", to.grid.cols), by_offset("ty", to.grid.rows));
   const Value bias = with_prefix(to, direct_bias(to, x, y));
   return attended(to, heads, &bias);
 }
@@ -113,8 +113,8 @@ Value cope(const Export& to, const Heads& heads, const std::string& parameters) 
   const std::int64_t rows = table.size(0);
   const Value q = graph.multiply(heads.q, graph.number(scale_of(to)));
   const Value products = graph.product(q, graph.transposed(heads.k, {0, 1, 3, 2}));
-  const Positions positions = positions_of(to, graph.node("Sigmoid", {products}), false,
-                                           to.grid.tokens(), rows);
+  const Positions positions =
+      positions_of(to, graph.node("Sigmoid", {products}), false, to.grid.tokens(), rows);
   const Value read = graph.product(heads.q, to.constant("table", table.t()));
   const Value bias = interpolated(graph, read, positions, rows);
   return graph.product(graph.softmax(graph.add(products, bias), -1), heads.v);
@@ -161,8 +161,7 @@ Value with_prefix(const Export& to, const Value& bias) {
 
 Value patch_rows(const Export& to, const Value& a) {
   const ops::Grid& grid = to.grid;
-  const Value patches =
-      grid.prefix == 0 ? a : to.graph.part(a, 2, grid.prefix, grid.tokens());
+  const Value patches = grid.prefix == 0 ? a : to.graph.part(a, 2, grid.prefix, grid.tokens());
   return to.graph.reshaped(patches, {0, 0, grid.rows, grid.cols, to.vit().head_size()});
 }
 
@@ -178,7 +177,7 @@ std::pair<Value, Value> contextual_vectors(const Export& to, const Value& a, con
                                            const at::Tensor& y) {
   Graph& graph = to.graph;
   const std::int64_t rows = to.grid.rows, cols = to.grid.cols, patches = to.grid.patches();
-  const Value in_rows = patch_rows(to, a);                         // (B, h, rows, cols, d)
+  const Value in_rows = patch_rows(to, a);  // (B, h, rows, cols, d)
   const Value in_columns = graph.transposed(in_rows, {0, 1, 3, 2, 4});
   // One product for each column: all of its patches, which lie at the same offsets.
   const Value of_x = graph.product(in_columns, to.constant("x", x.transpose(-1, -2)));

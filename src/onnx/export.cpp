@@ -50,8 +50,7 @@ Value normalised(const Export& to, const Value& pixels) {
 }
 
 std::string described_input(const nn::ModelConfig& config, bool normalise) {
-  const std::string pixels =
-      config.vit.channels == 3 ? "RGB pixels in [0, 1]" : "pixels in [0, 1]";
+  const std::string pixels = config.vit.channels == 3 ? "RGB pixels in [0, 1]" : "pixels in [0, 1]";
   if (normalise || config.mean.empty()) return pixels;
   return pixels + ", normalised: (pixel - mean) / std";
 }

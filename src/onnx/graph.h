@@ -46,7 +46,9 @@ class Graph {
   Value subtract(const Value& a, const Value& b) { return node("Sub", {a, b}); }
   Value multiply(const Value& a, const Value& b) { return node("Mul", {a, b}); }
   Value product(const Value& a, const Value& b) { return node("MatMul", {a, b}); }
-  Value softmax(const Value& x, std::int64_t axis) { return node("Softmax", {x}, {{"axis", axis}}); }
+  Value softmax(const Value& x, std::int64_t axis) {
+    return node("Softmax", {x}, {{"axis", axis}});
+  }
   Value reshaped(const Value& x, const Shape& shape);
   Value transposed(const Value& x, const Shape& axes);
   /// Entries `begin` … `end` − 1 along an axis.

@@ -43,9 +43,8 @@ Settings settings_of(const Export& to, const std::string& parameters) {
     settings.gate_scale = at::full({}, spec.number("gate-scale").value_or(1 / root));
     settings.gate_offset = at::full({}, spec.number("gate-offset").value_or(0));
   }
-  const at::Tensor gain = spec.choice("gain-mode") == "fixed"
-                              ? at::full({}, *spec.number("gain"))
-                              : to.parameter(parameters + "gain");
+  const at::Tensor gain = spec.choice("gain-mode") == "fixed" ? at::full({}, *spec.number("gain"))
+                                                              : to.parameter(parameters + "gain");
   settings.factor = spec.choice("bias") == "inside" ? gain / root : gain;
   std::tie(settings.ex, settings.ey) = nn::resized_tables(
       to.parameter(parameters + "ex"), to.parameter(parameters + "ey"), spec.choice("span"),
@@ -70,10 +69,9 @@ Value times_factor(const Export& to, const Settings& settings, const Value& x, i
 Value gates_of(const Export& to, const Settings& settings, const Value& q, const Value& k) {
   Graph& graph = to.graph;
   const Value products = graph.product(q, graph.transposed(k, {0, 1, 2, 4, 3}));
-  const Value scaled =
-      graph.multiply(products, per_head(to, "gate_scale", settings.gate_scale, 3));
-  return graph.node(
-      "Sigmoid", {graph.add(scaled, per_head(to, "gate_offset", settings.gate_offset, 3))});
+  const Value scaled = graph.multiply(products, per_head(to, "gate_scale", settings.gate_scale, 3));
+  return graph.node("Sigmoid",
+                    {graph.add(scaled, per_head(to, "gate_offset", settings.gate_offset, 3))});
 }
 
 // The vectors of one axis, `[batch, heads, lines, n, n]`.
@@ -88,8 +86,8 @@ Value axis_vectors(const Export& to, const Settings& settings, const Value& gate
   return interpolated(graph, read, positions, rows);
 }
 
-// Open gates count every patch in full: positions do not depend on the image, so that the tables can
-// be read at once. (…, n, n, d): the row for each pair of places.
+// Open gates count every patch in full: positions do not depend on the image, so that the tables
+// can be read at once. (…, n, n, d): the row for each pair of places.
 at::Tensor rows_of_open_gates(const Settings& settings, const at::Tensor& table, std::int64_t n) {
   const at::Tensor place = at::arange(n);
   const std::int64_t last = table.size(-2) - 1;
@@ -123,8 +121,8 @@ std::pair<Value, Value> vectors_of(const Export& to, const Settings& settings, c
           graph.reshaped(along_y(), {0, 0, patches, rows})};
 }
 
-// Distances of all pairs of `[batch, heads, patches, n]`, entry by entry: nothing is larger than the
-// result, and equal vectors are exactly 0 apart.
+// Distances of all pairs of `[batch, heads, patches, n]`, entry by entry: nothing is larger than
+// the result, and equal vectors are exactly 0 apart.
 Value distances(Graph& graph, const Value& vectors, std::int64_t patches, std::int64_t n) {
   Value squares;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -181,9 +179,8 @@ Value interpolated(Graph& graph, const Value& table, const Positions& positions,
   const auto column = [&](const Value& place) {
     const Value row = graph.add(place, graph.number(static_cast<float>(positions.origin)));
     // Whatever a position that is no number becomes as an integer, it stays inside the table.
-    const Value index = graph.node(
-        "Clip", {graph.node("Cast", {row}, {{"to", 7}}), graph.integer(0),
-                 graph.integer(table_rows - 1)});
+    const Value index = graph.node("Clip", {graph.node("Cast", {row}, {{"to", 7}}),
+                                            graph.integer(0), graph.integer(table_rows - 1)});
     return graph.node("GatherElements", {table, index}, {{"axis", -1}});
   };
   const Value low = column(below), high = column(graph.node("Ceil", {positions.value}));

@@ -47,8 +47,8 @@ Value patch_embedding(const Export& to, const Value& images) {
   const Shape patch{vit.patch_size.height, vit.patch_size.width};
   const Value weight = to.constant("weight", to.parameter("patch_embed.proj.weight"));
   const Value bias = to.constant("bias", to.parameter("patch_embed.proj.bias"));
-  const Value patches = to.graph.node("Conv", {images, weight, bias},
-                                      {{"kernel_shape", patch}, {"strides", patch}});
+  const Value patches =
+      to.graph.node("Conv", {images, weight, bias}, {{"kernel_shape", patch}, {"strides", patch}});
   return to.graph.transposed(to.graph.reshaped(patches, {0, 0, to.grid.patches()}), {0, 2, 1});
 }
 
@@ -66,8 +66,8 @@ Value with_tokens(const Export& to, const Value& images, const Value& patches) {
   return graph.node("Concat", {expanded, patches}, {{"axis", 1}});
 }
 
-// What the encoding adds to the tokens, and what it hands from layer to layer: both do not depend on
-// the image, so that the encoding's own code says them.
+// What the encoding adds to the tokens, and what it hands from layer to layer: both do not depend
+// on the image, so that the encoding's own code says them.
 struct AtInput {
   at::Tensor added, carried;  // (1, tokens, width), or undefined
 };
@@ -93,8 +93,7 @@ Value attention_branch(const Export& to, const Value& tokens, const std::string&
   const Graph::Scope scope(graph, block + "attn");
   const auto heads = [&](std::int64_t number) {
     const Value part = graph.part(qkv, 2, number * vit.width, (number + 1) * vit.width);
-    return graph.transposed(graph.reshaped(part, {0, 0, vit.heads, vit.head_size()}),
-                            {0, 2, 1, 3});
+    return graph.transposed(graph.reshaped(part, {0, 0, vit.heads, vit.head_size()}), {0, 2, 1, 3});
   };
   const Heads all{heads(0), heads(1), heads(2)};
   const Value out = graph.transposed(attention(to, all, block + "attn.pos."), {0, 2, 1, 3});
@@ -112,8 +111,8 @@ Value head(const Export& to, const Value& tokens) {
     return to.grid.prefix == 0 ? all : graph.part(all, 1, to.grid.prefix, to.grid.tokens());
   };
   if (vit.pooling == nn::Pooling::mean) {
-    const Value sum = graph.node("ReduceSum", {patches(tokens), graph.integers({1})},
-                                 {{"keepdims", 0}});
+    const Value sum =
+        graph.node("ReduceSum", {patches(tokens), graph.integers({1})}, {{"keepdims", 0}});
     const auto share = static_cast<float>(1.0 / static_cast<double>(to.grid.patches()));
     return linear(to, layer_norm(to, graph.multiply(sum, graph.number(share)), "fc_norm"), "head");
   }
@@ -151,8 +150,8 @@ Value logits(const Export& to, const Value& images) {
     const std::string block = "blocks." + std::to_string(layer) + ".";
     Value normed = layer_norm(to, tokens, block + "norm1");
     if (positions.carried.defined()) {
-      carried = layer_norm(to, carried, block + "attn.pos.norm_weight",
-                           block + "attn.pos.norm_bias");
+      carried =
+          layer_norm(to, carried, block + "attn.pos.norm_weight", block + "attn.pos.norm_bias");
       normed = graph.add(normed, carried);
     }
     const Value attended = linear(to, attention_branch(to, normed, block), block + "attn.proj");

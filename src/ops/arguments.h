@@ -4,9 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 /// The operators' arguments, gathered so that checks, reference, kernels and autograd speak of one
 /// thing. Tensors that were not given are undefined; `scale` is always filled in. `tensors()` lists
@@ -26,7 +26,8 @@ struct VectorArguments {
 
   bool has_q() const { return mode != "k"; }
   bool has_both() const { return mode == "qk"; }
-  std::vector<at::Tensor*> tensors() { return {&q, &k, &ex, &ey, &gate_scale, &gate_offset}; }
+  auto tensors() { return std::array{&q, &k, &ex, &ey, &gate_scale, &gate_offset}; }
+  auto tensors() const { return std::array{&q, &k, &ex, &ey, &gate_scale, &gate_offset}; }
 };
 
 /// Stage 2: attention with a bias made from axis vectors; with Form::none, plain attention.
@@ -39,7 +40,8 @@ struct BiasedArguments {
   at::Tensor gain;  // () or (h)
   bool bias_inside = true;
 
-  std::vector<at::Tensor*> tensors() { return {&q, &k, &v, &ux, &uy, &gain}; }
+  auto tensors() { return std::array{&q, &k, &v, &ux, &uy, &gain}; }
+  auto tensors() const { return std::array{&q, &k, &v, &ux, &uy, &gain}; }
 };
 
 /// Both stages.
@@ -52,9 +54,13 @@ struct Sape2Arguments {
   bool bias_inside = true;
   int64_t kept = 0;  // bytes a head of axis vectors that forward keeps for backward
 
-  std::vector<at::Tensor*> tensors() {
+  auto tensors() {
     auto& s = vectors;
-    return {&s.q, &s.k, &v, &s.ex, &s.ey, &s.gate_scale, &s.gate_offset, &gain};
+    return std::array{&s.q, &s.k, &v, &s.ex, &s.ey, &s.gate_scale, &s.gate_offset, &gain};
+  }
+  auto tensors() const {
+    const auto& s = vectors;
+    return std::array{&s.q, &s.k, &v, &s.ex, &s.ey, &s.gate_scale, &s.gate_offset, &gain};
   }
 };
 
@@ -63,7 +69,8 @@ struct CopeArguments {
   at::Tensor e;        // (M, d)
   double scale = 0;
 
-  std::vector<at::Tensor*> tensors() { return {&q, &k, &v, &e}; }
+  auto tensors() { return std::array{&q, &k, &v, &e}; }
+  auto tensors() const { return std::array{&q, &k, &v, &e}; }
 };
 
 /// The bias that given vectors make.
@@ -72,7 +79,8 @@ struct BiasArguments {
   Grid grid;
   Form form = Form::distance;
 
-  std::vector<at::Tensor*> tensors() { return {&ux, &uy}; }
+  auto tensors() { return std::array{&ux, &uy}; }
+  auto tensors() const { return std::array{&ux, &uy}; }
 };
 
 /// The arguments of a backward kernel besides those of its forward kernel.

@@ -116,9 +116,10 @@ class Differentiable : public torch::autograd::Function<Differentiable<Arguments
 
 template <class Arguments>
 Tensors differentiable(const Arguments& arguments, size_t differentiable) {
-  Arguments copy = arguments;
+  const auto tensors = arguments.tensors();
   Tensors given;
-  for (auto* tensor : copy.tensors())
+  given.reserve(tensors.size());
+  for (const auto* tensor : tensors)
     if (tensor->defined()) given.push_back(*tensor);
   return Differentiable<Arguments>::apply(TensorList(given), arguments, differentiable);
 }

@@ -37,7 +37,7 @@ class Gradients {
     return in_.wants(index) ? at::empty(tensor.sizes(), tensor.options()) : Tensor();
   }
   Tensor floats_like(size_t index, at::IntArrayRef shape) const {
-    return in_.wants(index) ? at::empty(shape, at::TensorOptions().dtype(at::kFloat)) : Tensor();
+    return in_.wants(index) ? empty_floats(shape) : Tensor();
   }
   void add(const Tensor& gradient) {
     if (gradient.defined()) list_.push_back(gradient);
@@ -72,7 +72,7 @@ kernels::SoftmaxRow* softmax_rows(const Tensor& softmax) {
 struct Outputs {
   explicit Outputs(const Tensor& q)
       : out(empty_output(q)),
-        softmax(at::empty({q.size(0), q.size(1), q.size(2), 2}, q.options().dtype(at::kFloat))),
+        softmax(empty_floats({q.size(0), q.size(1), q.size(2), 2})),
         params{view(out), softmax_rows(softmax)} {}
   Tensor out, softmax;
   kernels::AttentionOutputs params;
@@ -107,7 +107,7 @@ struct QkvGradients {
 
 struct BiasParameters {
   BiasParameters(const Tensor& gain_in, bool inside, const Tensor& q)
-      : gain(as_floats_per_head(gain_in, 1, q)), params{gain.data_ptr<float>(), inside} {}
+      : gain(floats_per_head_or(1, gain_in, q)), params{gain.data_ptr<float>(), inside} {}
   Tensor gain;
   kernels::Bias params;
 };
@@ -127,8 +127,8 @@ struct EncodingParameters {
   explicit EncodingParameters(const VectorArguments& a)
       : ex(as_floats(a.ex)),
         ey(as_floats(a.ey)),
-        gate_scale(as_floats_per_head(a.gate_scale, 1 / std::sqrt(double(a.q.size(3))), a.q)),
-        gate_offset(as_floats_per_head(a.gate_offset, 0, a.q)) {
+        gate_scale(floats_per_head_or(1 / std::sqrt(double(a.q.size(3))), a.gate_scale, a.q)),
+        gate_offset(floats_per_head_or(0, a.gate_offset, a.q)) {
     params.source =
         a.has_both() ? kernels::Source::qk : (a.has_q() ? kernels::Source::q : kernels::Source::k);
     params.span = a.span == "suffix" ? kernels::Span::suffix : kernels::Span::between;
@@ -199,9 +199,8 @@ Tensors CpuBackend::forward(const BiasedArguments& a) {
   } else {
     const GivenVectors vectors(a);
     const BiasParameters bias(a.gain, a.bias_inside, a.q);
-    const auto run = a.form == Form::distance ? kernels::distance_attention_forward
-                                              : kernels::axial_attention_forward;
-    run(inputs.params, vectors.params, bias.params, outputs.params, kThreads);
+    kernels::axis_bias_attention_forward(inputs.params, vectors.params, kernel_form(a.form),
+                                         bias.params, outputs.params, kThreads);
   }
   return {outputs.out, outputs.softmax};
 }
@@ -222,10 +221,9 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a)
   const auto dux = gradients.like(3, vectors.ux), duy = gradients.like(4, vectors.uy);
   const auto dgain = gradients.floats_like(5, {a.q.size(1)});
   const auto data = [](const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; };
-  const auto run = a.form == Form::distance ? kernels::distance_attention_backward
-                                            : kernels::axial_attention_backward;
-  run(inputs.params, vectors.params, bias.params, saved.params, qkv.params,
-      {data(dux), data(duy), floats(dgain)}, kThreads);
+  kernels::axis_bias_attention_backward(inputs.params, vectors.params, kernel_form(a.form),
+                                        bias.params, saved.params, qkv.params,
+                                        {data(dux), data(duy), floats(dgain)}, kThreads);
   qkv.add_to(gradients);
   gradients.add(dux);
   gradients.add(duy);

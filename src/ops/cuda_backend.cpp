@@ -41,23 +41,54 @@ Grid grid_of(const BiasedArguments& a) {
   return a.form == Form::none ? in_one_row(a.q) : a.grid;
 }
 
-bool fused(const BiasedArguments& a) {
-  if (!type_fits(a.q)) return false;
-  const auto shape = kernel_shape(a.q, grid_of(a));
-  if (a.form == Form::none) return cuda::refusal(shape, type_of(a.q)).empty();
-  return a.ux.scalar_type() == a.q.scalar_type() &&
-         cuda::refusal(shape, type_of(a.q), kernel_form(a.form), a.ux.dim() == 5 ? 2 : 1).empty();
+cuda::Call call_of(cuda::Operator op, const Tensor& q, const Grid& grid) {
+  cuda::Call call;
+  call.op = op;
+  call.shape = kernel_shape(q, grid);
+  call.dtype = type_of(q);
+  return call;
 }
 
-bool fused(const VectorArguments& a, Form form) {
-  return type_fits(a.q) && cuda::refusal(kernel_shape(a.q, a.grid), type_of(a.q), kernel_form(form),
-                                         a.has_both() ? 2 : 1)
-                               .empty();
+kernels::Source source_of(const VectorArguments& a) {
+  return a.has_both() ? kernels::Source::qk : a.has_q() ? kernels::Source::q : kernels::Source::k;
+}
+kernels::Span span_of(const VectorArguments& a) {
+  return a.span == "suffix" ? kernels::Span::suffix : kernels::Span::between;
+}
+
+bool fused(const BiasedArguments& a) {
+  if (!type_fits(a.q)) return false;
+  if (a.form == Form::none)
+    return cuda::refusal(call_of(cuda::Operator::plain, a.q, grid_of(a))).empty();
+  auto call = call_of(cuda::Operator::axis_bias, a.q, a.grid);
+  call.form = kernel_form(a.form);
+  call.source = a.ux.dim() == 5 ? kernels::Source::qk : kernels::Source::k;
+  return a.ux.scalar_type() == a.q.scalar_type() && cuda::refusal(call).empty();
+}
+
+/// What of a call with stage 1 its sizes say.
+cuda::Call stage1_call(cuda::Operator op, const VectorArguments& a) {
+  auto call = call_of(op, a.q, a.grid);
+  call.source = source_of(a);
+  call.span = span_of(a);
+  call.positions = size_of(a.ex, -2);
+  return call;
+}
+
+bool fused(const VectorArguments& a) {
+  return type_fits(a.q) && cuda::refusal(stage1_call(cuda::Operator::axis_vectors, a)).empty();
+}
+
+bool fused(const Sape2Arguments& a) {
+  if (!type_fits(a.vectors.q)) return false;
+  auto call = stage1_call(cuda::Operator::sape2, a.vectors);
+  call.form = kernel_form(a.form);
+  return cuda::refusal(call).empty();
 }
 
 bool fused(const CopeArguments& a) {
   return type_fits(a.q) &&
-         cuda::cope_refusal(kernel_shape(a.q, in_one_row(a.q)), type_of(a.q)).empty();
+         cuda::refusal(call_of(cuda::Operator::cope, a.q, in_one_row(a.q))).empty();
 }
 
 /// Scratch memory from LibTorch's allocator, on its current stream.
@@ -88,8 +119,7 @@ void* data(const Tensor& tensor) {
 
 /// A number or one for each head as (h) float32; undefined where the kernels' own will do.
 Tensor per_head_floats(const Tensor& value, const Tensor& q) {
-  if (!value.defined()) return value;
-  return as_floats(value.dim() == 0 ? value.expand({q.size(1)}) : value);
+  return value.defined() ? as_floats_per_head(value, q) : value;
 }
 
 /// PyTorch's own switch: torch.backends.cuda.matmul.allow_tf32 and its successors.
@@ -189,9 +219,8 @@ kernels::AttentionGradients qkv_gradients(Gradients& gradients, const Inputs& in
 /// What of stage 1 is known without its tensors' numbers.
 kernels::Encoding encoding_of(const VectorArguments& a) {
   kernels::Encoding encoding;
-  encoding.source =
-      a.has_both() ? kernels::Source::qk : (a.has_q() ? kernels::Source::q : kernels::Source::k);
-  encoding.span = a.span == "suffix" ? kernels::Span::suffix : kernels::Span::between;
+  encoding.source = source_of(a);
+  encoding.span = span_of(a);
   encoding.positions = size_of(a.ex, -2);
   encoding.tables_per_head = a.ex.dim() - (a.has_both() ? 1 : 0) == 3;
   return encoding;
@@ -272,9 +301,9 @@ Tensors CudaBackend::forward(const BiasedArguments& a) {
     const GivenVectors given(a);
     const auto form = kernel_form(a.form);
     const Workspace workspace(
-        cuda::biased_attention_workspace(inputs.params, given.params, form, false));
-    cuda::biased_attention_forward(inputs.params, given.params, form, given.bias, outputs.params,
-                                   workspace.launch());
+        cuda::axis_bias_attention_workspace(inputs.params, given.params, form, false));
+    cuda::axis_bias_attention_forward(inputs.params, given.params, form, given.bias, outputs.params,
+                                      workspace.launch());
   }
   return {outputs.out, outputs.softmax};
 }
@@ -297,9 +326,9 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a
       data(gradients.like(3, given.ux)), data(gradients.like(4, given.uy)),
       floats(gradients.floats_like(5, a.gain, {a.q.size(1)}))};
   const Workspace workspace(
-      cuda::biased_attention_workspace(inputs.params, given.params, form, true));
-  cuda::biased_attention_backward(inputs.params, given.params, form, given.bias, saved.params, qkv,
-                                  vectors, workspace.launch());
+      cuda::axis_bias_attention_workspace(inputs.params, given.params, form, true));
+  cuda::axis_bias_attention_backward(inputs.params, given.params, form, given.bias, saved.params,
+                                     qkv, vectors, workspace.launch());
   return gradients.list();
 }
 
@@ -314,13 +343,21 @@ int64_t CudaBackend::bytes_to_keep(const Sape2Arguments& a) {
   inputs.dtype = type_of(s.q);
   inputs.scale = float(a.scale);
   const auto form = kernel_form(a.form);
-  if (!cuda::refusal(inputs.shape, inputs.dtype, form, s.has_both() ? 2 : 1).empty()) return 0;
-  return static_cast<int64_t>(cuda::sape2_attention_vectors(inputs, encoding_of(s), form)) / heads;
+  cuda::Call call;
+  call.shape = inputs.shape;
+  call.dtype = inputs.dtype;
+  call.form = form;
+  call.source = source_of(s);
+  call.span = span_of(s);
+  call.positions = size_of(s.ex, -2);
+  if (!cuda::refusal(call).empty()) return 0;
+  return static_cast<int64_t>(cuda::sape2_attention_stage1_bytes(inputs, encoding_of(s), form)) /
+         heads;
 }
 
 Tensors CudaBackend::forward(const Sape2Arguments& a) {
   const auto& s = a.vectors;
-  if (!fused(s, a.form)) return ReferenceBackend::forward(a);
+  if (!fused(a)) return ReferenceBackend::forward(a);
   const c10::cuda::CUDAGuard guard(s.q.device());
   const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
   const EncodingParameters encoding(s);
@@ -329,7 +366,7 @@ Tensors CudaBackend::forward(const Sape2Arguments& a) {
   const auto form = kernel_form(a.form);
   const auto vectors = empty_kept(a);
   auto params = outputs.params;
-  params.vectors = kept_data(a, vectors);
+  params.stage1 = kept_data(a, vectors);
   const Workspace workspace(
       cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false, a.kept > 0));
   cuda::sape2_attention_forward(inputs.params, encoding.params, form, {floats(gain), a.bias_inside},
@@ -339,7 +376,7 @@ Tensors CudaBackend::forward(const Sape2Arguments& a) {
 
 Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {
   const auto& s = a.vectors;
-  if (!fused(s, a.form)) return ReferenceBackend::backward(in, a);
+  if (!fused(a)) return ReferenceBackend::backward(in, a);
   const c10::cuda::CUDAGuard guard(s.q.device());
   const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
   const EncodingParameters encoding(s);
@@ -347,7 +384,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a)
   const Saved saved(in);
   const auto vectors = in.outputs[2].contiguous();
   auto saved_params = saved.params;
-  saved_params.vectors = kept_data(a, vectors);
+  saved_params.stage1 = kept_data(a, vectors);
   Gradients gradients(in);
   const auto qkv = qkv_gradients(gradients, inputs);
   const auto parameters = encoding_gradients(gradients, 3, s);
@@ -362,7 +399,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a)
 }
 
 Tensors CudaBackend::forward(const VectorArguments& a) {
-  if (!fused(a, Form::direct)) return ReferenceBackend::forward(a);
+  if (!fused(a)) return ReferenceBackend::forward(a);
   const c10::cuda::CUDAGuard guard(a.q.device());
   const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
   const EncodingParameters encoding(a);
@@ -379,7 +416,7 @@ Tensors CudaBackend::forward(const VectorArguments& a) {
 }
 
 Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a) {
-  if (!fused(a, Form::direct)) return ReferenceBackend::backward(in, a);
+  if (!fused(a)) return ReferenceBackend::backward(in, a);
   const c10::cuda::CUDAGuard guard(a.q.device());
   const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
   const EncodingParameters encoding(a);

@@ -22,7 +22,7 @@ void check_count(const char* op, const char* name, at::TensorList list, size_t c
 }
 
 template <class Arguments>
-void check_wanted(const char* op, int64_t wanted, Arguments a) {
+void check_wanted(const char* op, int64_t wanted, const Arguments& a) {
   int64_t given = BackwardInputs::kMayShare;
   const auto tensors = a.tensors();
   for (size_t index = 0; index < tensors.size(); ++index)

@@ -1,5 +1,7 @@
 #include "ops/kept_vectors.h"
 
+#include "ops/packed_heads.h"
+
 #ifdef SAPE2_FUSED_CUDA
 #include "ops/cuda_backend.h"
 #endif
@@ -9,7 +11,7 @@
 namespace sape2::ops {
 namespace {
 
-bool wants_gradient(Sape2Arguments a) {
+bool wants_gradient(const Sape2Arguments& a) {
   if (!at::GradMode::is_enabled()) return false;
   for (const at::Tensor* tensor : a.tensors())
     if (tensor->defined() && tensor->requires_grad()) return true;
@@ -29,7 +31,8 @@ int64_t bytes_to_keep(const Sape2Arguments& a) {
 
 at::Tensor empty_kept(const Sape2Arguments& a) {
   const auto& q = a.vectors.q;
-  return at::empty_symint({q.sym_size(0), q.sym_size(1), a.kept}, q.options().dtype(at::kByte));
+  const std::array<c10::SymInt, 3> sizes{q.sym_size(0), q.sym_size(1), a.kept};
+  return empty_for(q, sizes, at::kByte);
 }
 
 }  // namespace sape2::ops

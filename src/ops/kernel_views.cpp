@@ -1,6 +1,9 @@
 #include "ops/kernel_views.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
+
+#include <algorithm>
 
 namespace sape2::ops {
 
@@ -29,14 +32,26 @@ kernels::View view(const at::Tensor& tensor) {
   return {tensor.data_ptr(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
+// Small calls wait for the host, and every trip through the dispatcher costs a good part of a
+// microsecond, even one that finds nothing to do.
 at::Tensor as_floats(const at::Tensor& parameter) {
-  return parameter.to(at::kFloat).contiguous();
+  const bool is_float = parameter.scalar_type() == at::kFloat;
+  return (is_float ? parameter : parameter.to(at::kFloat)).contiguous();
 }
 
-at::Tensor as_floats_per_head(const at::Tensor& value, double standard, const at::Tensor& q) {
-  const int64_t heads = q.size(1);
-  if (!value.defined()) return at::full({heads}, standard, at::TensorOptions().dtype(at::kFloat));
-  return as_floats(value.expand({heads}));
+at::Tensor as_floats_per_head(const at::Tensor& value, const at::Tensor& q) {
+  return as_floats(value.dim() == 0 ? value.expand({q.size(1)}) : value);
+}
+
+at::Tensor empty_floats(at::IntArrayRef shape) {
+  return at::detail::empty_cpu(shape, at::kFloat);
+}
+
+at::Tensor floats_per_head_or(double standard, const at::Tensor& value, const at::Tensor& q) {
+  if (value.defined()) return as_floats_per_head(value, q);
+  const at::Tensor same = empty_floats({q.size(1)});
+  std::fill_n(same.data_ptr<float>(), same.numel(), static_cast<float>(standard));
+  return same;
 }
 
 float* floats(const at::Tensor& tensor) {
@@ -45,7 +60,8 @@ float* floats(const at::Tensor& tensor) {
 
 at::Tensor like_parameter(const at::Tensor& gradient, const at::Tensor& parameter) {
   const auto summed = parameter.dim() == 0 ? gradient.sum() : gradient;
-  return summed.to(parameter.scalar_type());
+  const auto type = parameter.scalar_type();
+  return summed.scalar_type() == type ? summed : summed.to(type);
 }
 
 }  // namespace sape2::ops

@@ -25,9 +25,13 @@ kernels::ConstView const_view(const at::Tensor& tensor);
 /// An undefined tensor gives a view that means "not wanted".
 kernels::View view(const at::Tensor& tensor);
 
-/// A parameter as contiguous float32; a number or one per head as (h), a default where not given.
+/// A parameter as contiguous float32; one number, or one per head, as (h).
 at::Tensor as_floats(const at::Tensor& parameter);
-at::Tensor as_floats_per_head(const at::Tensor& value, double standard, const at::Tensor& q);
+at::Tensor as_floats_per_head(const at::Tensor& value, const at::Tensor& q);
+
+/// New float32 numbers on the CPU; as (h) those of `value` or, where it is not given, a default.
+at::Tensor empty_floats(at::IntArrayRef shape);
+at::Tensor floats_per_head_or(double standard, const at::Tensor& value, const at::Tensor& q);
 
 /// An undefined tensor's data is null.
 float* floats(const at::Tensor& tensor);

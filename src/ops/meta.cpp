@@ -44,8 +44,7 @@ struct MetaBackend {
   }
 
   template <class Arguments>
-  static Tensors backward(const BackwardInputs& in, const Arguments& given) {
-    Arguments a = given;
+  static Tensors backward(const BackwardInputs& in, const Arguments& a) {
     const auto tensors = a.tensors();
     Tensors all;
     for (const Tensor* tensor : tensors)

@@ -2,7 +2,16 @@
 
 #include "ops/sizes.h"
 
+#include <ATen/EmptyTensor.h>
+
 namespace sape2::ops {
+
+at::Tensor empty_for(const at::Tensor& q, c10::SymIntArrayRef sizes, at::ScalarType type) {
+  if (q.is_cpu())
+    if (const auto numbers = c10::asIntArrayRefSlowOpt(sizes))
+      return at::detail::empty_cpu(*numbers, type);
+  return at::empty_symint(sizes, q.options().dtype(type));
+}
 
 bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   if (!q.defined() || !k.defined() || !v.defined() || q.dim() != 4) return false;
@@ -34,8 +43,9 @@ at::Tensor empty_output(const at::Tensor& q) {
   const bool by_token =
       stride_of(q, 3) == 1 && head_stride >= size_of(q, 3) && head_stride < stride_of(q, 2);
   const auto sizes = q.sym_sizes();
-  if (!by_token) return at::empty_symint(sizes, q.options());
-  return at::empty_symint({sizes[0], sizes[2], sizes[1], sizes[3]}, q.options()).transpose(1, 2);
+  if (!by_token) return empty_for(q, sizes, q.scalar_type());
+  const std::array by_tokens{sizes[0], sizes[2], sizes[1], sizes[3]};
+  return empty_for(q, by_tokens, q.scalar_type()).transpose(1, 2);
 }
 
 std::array<at::Tensor, 3> empty_like_heads(const at::Tensor& q, const at::Tensor& k,
@@ -44,9 +54,10 @@ std::array<at::Tensor, 3> empty_like_heads(const at::Tensor& q, const at::Tensor
     return thirds(at::empty({q.size(0), q.size(2), 3 * q.size(1) * q.size(3)}, q.options()),
                   q.size(1));
   }
-  return {at::empty_symint(q.sym_sizes(), q.options()),
-          at::empty_symint(k.sym_sizes(), k.options()),
-          at::empty_symint(v.sym_sizes(), v.options())};
+  const auto like = [](const at::Tensor& t) {
+    return empty_for(t, t.sym_sizes(), t.scalar_type());
+  };
+  return {like(q), like(k), like(v)};
 }
 
 }  // namespace sape2::ops

@@ -16,6 +16,9 @@ std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads);
 /// The tensor whose thirds these are.
 at::Tensor packed_whole(const at::Tensor& q);
 
+/// A new tensor where q is; on the CPU past the dispatcher, whose way takes twice as long.
+at::Tensor empty_for(const at::Tensor& q, c10::SymIntArrayRef sizes, at::ScalarType type);
+
 /// A new tensor [B, h, N, d] for what an attention gives: a token's heads side by side where q has
 /// them so, otherwise contiguous.
 at::Tensor empty_output(const at::Tensor& q);

@@ -2,6 +2,7 @@
 
 #include "ops/compat.h"
 
+#include <string>
 #include <tuple>
 
 /// The public operators with the signatures of their schemas: they check their arguments and run
@@ -44,5 +45,10 @@ Tensor rope(const Tensor& x, int64_t prefix);
 Tensor rope2d(const Tensor& x, int64_t rows, int64_t cols, int64_t prefix);
 Tensor rope2d_mixed(const Tensor& x, const Tensor& fx, const Tensor& fy, int64_t rows, int64_t cols,
                     int64_t prefix);
+
+std::string kernel_for(std::string op, int64_t images, int64_t heads, int64_t rows, int64_t cols,
+                       int64_t head_size, int64_t prefix, std::string dtype, std::string form,
+                       std::string mode, Optional<std::string> span, bool backward,
+                       std::string device);
 
 }  // namespace sape2::ops::public_ops

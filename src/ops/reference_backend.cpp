@@ -43,8 +43,17 @@ Tensors ReferenceBackend::forward(const BiasArguments& a) {
 
 Tensors ReferenceBackend::autograd_of(const Tensors& outputs, const Tensors& leaves,
                                       TensorList grads) {
-  auto gradients = torch::autograd::grad(outputs, leaves, grads.vec(), /*retain_graph=*/false,
-                                         /*create_graph=*/false, /*allow_unused=*/true);
+  // An output may not depend on any of the leaves, as uy does not on the table ex.
+  Tensors reached, their_grads;
+  for (size_t index = 0; index < outputs.size(); ++index) {
+    if (!outputs[index].requires_grad()) continue;
+    reached.push_back(outputs[index]);
+    their_grads.push_back(grads[index]);
+  }
+  Tensors gradients(leaves.size());
+  if (!reached.empty())
+    gradients = torch::autograd::grad(reached, leaves, their_grads, /*retain_graph=*/false,
+                                      /*create_graph=*/false, /*allow_unused=*/true);
   for (size_t index = 0; index < leaves.size(); ++index)
     gradients[index] = gradients[index].defined()
                            ? gradients[index].contiguous()

@@ -63,6 +63,14 @@ TORCH_LIBRARY(sape2, m) {
       "rope2d_mixed(Tensor x, Tensor fx, Tensor fy, int rows, int cols, *, int prefix=0) -> Tensor",
       &public_ops::rope2d_mixed);
 
+  // Which CUDA kernels a call takes, and why not faster ones, as text; needs no GPU unless device
+  // is "cuda". span: None is the one that belongs to the form.
+  m.def(
+      "kernel_for(str op, int images, int heads, int rows, int cols, int head_size, *, int "
+      "prefix=0, str dtype=\"bfloat16\", str form=\"direct\", str mode=\"k\", str? span=None, "
+      "bool backward=False, str device=\"sm_90\") -> str",
+      &public_ops::kernel_for);
+
   // Forward kernels return all outputs. Backward kernels return the gradients of the wanted tensors
   // (bit i of `wanted`: the i-th tensor of the arguments), in order; see BackwardInputs. `kept`:
   // how many bytes a head forward keeps for backward in `vectors`, [B, h, kept].

@@ -14,7 +14,7 @@
 namespace sape2::serve {
 namespace {
 
-constexpr double kQuickWork = 2e9;         // multiplications: a tenth of a second on one thread
+constexpr double kQuickWork = 2e9;  // multiplications: a tenth of a second on one thread
 constexpr std::int64_t kMostMatrixPatches = 1024;  // a figure of more has no N×N panel
 constexpr std::string_view kDataPrefix = "data:";
 

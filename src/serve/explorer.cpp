@@ -104,9 +104,8 @@ void write_explorer(const fs::path& folder, const ExplorerOptions& options) {
     for (const Json& image : images.at("files")) files.push_back(image.at("file"));
   }
   // Last: it says that the others are whole.
-  const Json manifest{{"models", std::move(models)},
-                      {"images", std::move(images)},
-                      {"files", std::move(files)}};
+  const Json manifest{
+      {"models", std::move(models)}, {"images", std::move(images)}, {"files", std::move(files)}};
   write_file(folder / kManifest,
              manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }

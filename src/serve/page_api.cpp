@@ -138,8 +138,8 @@ std::shared_ptr<PageApi::Looked> PageApi::looked(const Query& query, std::size_t
   const std::int64_t size = size_of(query);
   const std::string key = fmt::format("{}/{}/{}", model, size, image);
   if (auto known = looked_.find(key)) return known;
-  const auto looked = std::make_shared<Looked>(
-      look_at(model, picture_named(image).image, {.shorter_side = size}));
+  const auto looked =
+      std::make_shared<Looked>(look_at(model, picture_named(image).image, {.shorter_side = size}));
   looked_.put(key, looked, looked->most_bytes());
   return looked;
 }
@@ -183,7 +183,8 @@ Answer PageApi::inspect(const Query& query) {
 
 // The range is the same for every patch of an image, so that colours can be compared while the
 // pointer moves: found from all patches, or from some spread over a large grid.
-const PageApi::Shown& PageApi::show(Looked& looked, What what, const explain::Selection& selection) {
+const PageApi::Shown& PageApi::show(Looked& looked, What what,
+                                    const explain::Selection& selection) {
   const std::string key = fmt::format("{}/{}/{}", to_string(what), selection.layer.value_or(-1),
                                       selection.head.value_or(-1));
   {
@@ -208,9 +209,8 @@ const PageApi::Shown& PageApi::show(Looked& looked, What what, const explain::Se
     const explain::LogitFactor factor = seen.logit_factor(selection);
     words["logit_factor"] = {factor.low, factor.high};
   }
-  Shown shown{explain::range_for(seen.scale_kind(what), extent.least, extent.most),
-              {},
-              text_of(words)};
+  Shown shown{
+      explain::range_for(seen.scale_kind(what), extent.least, extent.most), {}, text_of(words)};
   if (static_cast<std::int64_t>(patches.size()) == seen.grid().patches()) {
     shown.rows = std::move(values);
   }

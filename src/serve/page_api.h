@@ -70,8 +70,7 @@ class PageApi {
  private:
   struct Shown;
 
-  static const Shown& show(Looked& looked, explain::What what,
-                           const explain::Selection& selection);
+  static const Shown& show(Looked& looked, explain::What what, const explain::Selection& selection);
 
   PageLimits limits_;
   LruCache<Looked> looked_;

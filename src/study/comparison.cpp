@@ -2,12 +2,12 @@
 
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
+#include "sape2/io/folder_lock.h"
 #include "sape2/nn/vit.h"
 #include "sape2/study/comparison_report.h"
 #include "sape2/train/device.h"
 
-#include "study/peak_memory.h"
-#include "study/run_result_file.h"
+#include "study/run_queue.h"
 
 #include <fmt/format.h>
 
@@ -30,6 +30,14 @@ std::string folder_name(const nn::EncodingSpec& encoding) {
   return name;
 }
 
+std::string folder_name(const Settings& settings) {
+  std::string name;
+  for (const Setting& setting : settings) {
+    name += (name.empty() ? "" : ",") + setting.key + "=" + train::to_string(setting.value);
+  }
+  return name;
+}
+
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -38,147 +46,154 @@ void make_folder(const fs::path& folder) {
   }
 }
 
-// The median of the log's rates; of a run too short to have logged any, the mean over all of it.
-double training_rate(const train::RunHistory& history, const train::RunSummary& summary,
-                     std::int64_t batch_size) {
-  std::vector<double> rates;
-  for (const train::StepRecord& record : history.steps) rates.push_back(record.images_per_second);
-  if (rates.empty()) return static_cast<double>(summary.step * batch_size) / summary.seconds;
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::ranges::nth_element(rates, middle);
-  return *middle;
-}
-
-// Older runs hold paths as they were typed.
-bool same_plan(train::RunConfig one, train::RunConfig other) {
-  one.data = train::absolute_paths(one.data);
-  other.data = train::absolute_paths(other.data);
-  return train::fingerprint(one) == train::fingerprint(other);
-}
-
 class Session {
  public:
-  Session(const ComparisonPlan& plan, const train::RunData& data, fs::path folder,
+  Session(const ComparisonPlan& plan, const data::Dataset& training, fs::path folder,
           ComparisonObserver& observer, const train::StopRequested& stop)
-      : plan_(plan), data_(data), folder_(std::move(folder)), observer_(observer), stop_(stop) {}
+      : plan_(plan),
+        folder_(std::move(folder)),
+        images_(training),
+        queue_(images_, observer, stop, plan.restart) {}
 
   Comparison run();
 
  private:
   train::RunConfig config_of(const ComparisonRow& row, std::uint64_t seed) const;
-  fs::path folder_of(const train::RunConfig& config) const;
-  void refuse_other_plans() const;
-  std::optional<RunResult> train_one(const train::RunConfig& config, const fs::path& folder);
-  bool interrupted() const { return stop_ && stop_(); }
+  QueuedRun trial(const ComparisonRow& row, const Settings& settings) const;
+  QueuedRun final_run(const RowResult& row, std::uint64_t seed) const;
+  std::vector<QueuedRun> all_trials() const;
+  std::vector<QueuedRun> all_runs(const Comparison& comparison) const;
+  void collect_trials(RowResult& row) const;
+  void collect_runs(RowResult& row) const;
+  Comparison collect() const;
+  void report() const;
 
   const ComparisonPlan& plan_;
-  const train::RunData& data_;
   fs::path folder_;
-  ComparisonObserver& observer_;
-  const train::StopRequested& stop_;
+  RunImages images_;
+  RunQueue queue_;
+  std::vector<std::int64_t> parameters_;  // of each row
 };
 
 train::RunConfig Session::config_of(const ComparisonRow& row, std::uint64_t seed) const {
   train::RunConfig config = plan_.common;
   config.model.encoding = row.encoding;
   config.seed = seed;
+  if (!plan_.device.empty()) config.device = plan_.device;
   config.validate();
   return config;
 }
 
-fs::path Session::folder_of(const train::RunConfig& config) const {
-  return folder_ / "runs" / folder_name(config.model.encoding) /
-         fmt::format("seed-{}", config.seed);
+QueuedRun Session::trial(const ComparisonRow& row, const Settings& settings) const {
+  return {fmt::format("tuning {}, {}", row.encoding.to_string(), to_string(settings)),
+          trial_config(config_of(row, plan_.seeds.front()), settings, *plan_.tuning),
+          folder_ / "tuning" / folder_name(row.encoding) / folder_name(settings)};
 }
 
-// A mistake in the last of many runs must not show after hours: everything is checked first.
-void Session::refuse_other_plans() const {
+QueuedRun Session::final_run(const RowResult& row, std::uint64_t seed) const {
+  auto config = with_settings(config_of(row.row, seed), row.chosen);
+  config.validate();
+  return {fmt::format("{}, seed {}", row.row.encoding.to_string(), seed), config,
+          folder_ / "runs" / folder_name(row.row.encoding) / fmt::format("seed-{}", seed)};
+}
+
+std::vector<QueuedRun> Session::all_trials() const {
+  std::vector<QueuedRun> trials;
+  if (!plan_.tuning) return trials;
   for (const ComparisonRow& row : plan_.rows) {
-    for (std::int64_t i = 0; i < plan_.seeds; ++i) {
-      const auto config = config_of(row, plan_.common.seed + static_cast<std::uint64_t>(i));
-      const fs::path folder = folder_of(config);
-      if (!fs::exists(folder / "config.json")) continue;
-      const auto present = train::RunFolder::open(folder);
-      if (!same_plan(present.config(), config)) {
-        throw Error(fmt::format(
-            "the run in {} was begun with other data, model or recipe; compare in another folder "
-            "with --out, or remove that one",
-            in_quotes(folder)));
-      }
-      const bool finished =
-          read_result(folder / "result.json", train::fingerprint(config)).has_value();
-      if (!finished && !plan_.restart) present.refuse_lost_checkpoints();
+    for (const Settings& settings : plan_.tuning->grid()) trials.push_back(trial(row, settings));
+  }
+  return trials;
+}
+
+// Seed by seed, so that a comparison cut short has all rows.
+std::vector<QueuedRun> Session::all_runs(const Comparison& comparison) const {
+  std::vector<QueuedRun> runs;
+  for (const std::uint64_t seed : plan_.seeds) {
+    for (const RowResult& row : comparison.rows) {
+      // Where every trial diverged, there is nothing to train with.
+      if (plan_.tuning && row.chosen.empty()) continue;
+      runs.push_back(final_run(row, seed));
     }
   }
+  return runs;
 }
 
-std::optional<RunResult> Session::train_one(const train::RunConfig& config,
-                                            const fs::path& folder) {
-  reset_peak_memory(config.device);
-  auto run_folder = fs::exists(folder / "config.json") ? train::RunFolder::open(folder)
-                                                       : train::RunFolder::create(folder, config);
-  if (plan_.restart && run_folder.lost_checkpoints()) {
-    observer_.note("what the run had so far is now in " + run_folder.restart().native());
+void Session::collect_trials(RowResult& row) const {
+  if (!plan_.tuning) return;
+  const auto grid = plan_.tuning->grid();
+  for (const Settings& settings : grid) {
+    const auto outcome = trial(row.row, settings).outcome();
+    if (!outcome) continue;
+    row.trials.push_back({settings, outcome->result.top1, outcome->result.loss, outcome->failure});
   }
-  const fs::path log = run_folder.log();
-  const train::RunSummary summary = train::train_in(std::move(run_folder), data_, observer_, stop_);
-  if (!summary.finished) return std::nullopt;
-  const auto& last = summary.last;
-  if (!last || !last->test) {
-    throw Error("the log of " + in_quotes(folder) +
-                " lacks its last epoch; remove that folder to train it again");
-  }
-  RunResult result{
-      .seed = config.seed,
-      .top1 = last->test->top1,
-      .top5 = last->test->top5,
-      .loss = last->test->loss,
-      .best_top1 = summary.best_top1,
-      .seconds = summary.seconds,
-      .images_per_second = training_rate(train::read_log(log), summary, config.recipe.batch_size),
-      .peak_bytes = peak_memory(config.device)};
-  write_result(folder / "result.json", result, train::fingerprint(config));
-  return result;
+  if (row.trials.size() < grid.size()) return;
+  if (const auto best = best_trial(row.trials)) row.chosen = row.trials[*best].settings;
 }
 
-Comparison Session::run() {
-  Comparison comparison{plan_, {}, false};
-  for (const ComparisonRow& row : plan_.rows) {
-    const auto config = config_of(row, plan_.common.seed);
-    comparison.rows.push_back({row, nn::parameter_count(config.model)});
-  }
-  train::device_named(plan_.common.device);
-  make_folder(folder_);
-  refuse_other_plans();
-  const auto total = static_cast<std::int64_t>(plan_.rows.size()) * plan_.seeds;
-  std::int64_t number = 0;
-  for (std::int64_t i = 0; i < plan_.seeds; ++i) {
-    for (RowResult& row : comparison.rows) {
-      const auto config = config_of(row.row, plan_.common.seed + static_cast<std::uint64_t>(i));
-      const fs::path folder = folder_of(config);
-      auto result = read_result(folder / "result.json", train::fingerprint(config));
-      observer_.run_begins(config.model.encoding, config.seed, ++number, total, result.has_value());
-      if (!result && !interrupted()) result = train_one(config, folder);
-      if (!result) {
-        write_reports(comparison, folder_);
-        return comparison;
-      }
-      result->epochs = train::read_log(folder / "log.jsonl").epochs;
-      observer_.run_ended(config.model.encoding, *result);
-      row.runs.push_back(std::move(*result));
-      comparison.finished = number == total;
-      write_reports(comparison, folder_);
+void Session::collect_runs(RowResult& row) const {
+  if (plan_.tuning && row.chosen.empty()) return;
+  for (const std::uint64_t seed : plan_.seeds) {
+    const QueuedRun run = final_run(row, seed);
+    auto outcome = run.outcome();
+    if (!outcome) continue;
+    if (outcome->failed()) {
+      row.failed.push_back({seed, outcome->failure});
+      continue;
     }
+    outcome->result.epochs = train::read_log(run.folder / "log.jsonl").epochs;
+    row.runs.push_back(std::move(outcome->result));
+  }
+}
+
+// All that is on the disk, whoever trained it.
+Comparison Session::collect() const {
+  Comparison comparison{plan_, {}, true};
+  const std::size_t trials = plan_.tuning ? plan_.tuning->grid().size() : 0;
+  for (std::size_t i = 0; i < plan_.rows.size(); ++i) {
+    RowResult row{.row = plan_.rows[i], .parameters = parameters_[i]};
+    collect_trials(row);
+    collect_runs(row);
+    const bool nothing_to_run = plan_.tuning && row.chosen.empty() && row.trials.size() == trials;
+    const bool all_ended = row.runs.size() + row.failed.size() == plan_.seeds.size();
+    comparison.finished = comparison.finished && (nothing_to_run || all_ended);
+    comparison.rows.push_back(std::move(row));
   }
   return comparison;
 }
 
+// One process at a time, so that no older state is written over a newer one.
+void Session::report() const {
+  const auto lock = io::FolderLock::await(folder_);
+  write_reports(collect(), folder_);
+}
+
+Comparison Session::run() {
+  for (const ComparisonRow& row : plan_.rows) {
+    const auto config = config_of(row, plan_.seeds.front());
+    parameters_.push_back(nn::parameter_count(config.model));
+  }
+  const auto trials = all_trials();
+  train::device_named(config_of(plan_.rows.front(), plan_.seeds.front()).device);
+  make_folder(folder_);
+  const auto write = [this] { report(); };
+  if (queue_.run(trials, write)) queue_.run(all_runs(collect()), write);
+  report();
+  return collect();
+}
+
 }  // namespace
 
-Comparison run_comparison(const ComparisonPlan& plan, const train::RunData& data,
+std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::int64_t count) {
+  std::vector<std::uint64_t> seeds;
+  for (std::int64_t i = 0; i < count; ++i) seeds.push_back(first + static_cast<std::uint64_t>(i));
+  return seeds;
+}
+
+Comparison run_comparison(const ComparisonPlan& plan, const data::Dataset& training,
                           const fs::path& folder, ComparisonObserver& observer,
                           const train::StopRequested& stop) {
-  return Session(plan, data, folder, observer, stop).run();
+  return Session(plan, training, folder, observer, stop).run();
 }
 
 }  // namespace sape2::study

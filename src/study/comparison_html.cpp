@@ -1,6 +1,7 @@
 #include "sape2/study/comparison_report.h"
 
 #include "study/svg_chart.h"
+#include "study/svg_forest.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +25,7 @@ constexpr const char* kHead = R"(<!doctype html>
   --c6: #ea8fcb; --c7: #4cc4cd; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
   max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
@@ -32,7 +33,7 @@ th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(
 th:first-child, td:first-child, td.words, th.words { text-align: left; }
 th { font-weight: 600; }
 td.best { font-weight: 700; }
-.verdict { max-width: 48rem; }
+.verdict, .forest { max-width: 48rem; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem;
   margin-top: 1.5rem; }
@@ -83,6 +84,22 @@ std::string chart(const Comparison& comparison, const char* title,
   return svg_chart(title, "epoch", lines);
 }
 
+// What differs from the baseline; nothing if there is none or no seed is shared with it.
+std::string forest(const Comparison& comparison) {
+  const auto differences = baseline_differences(comparison);
+  std::vector<ForestRow> rows;
+  for (std::size_t i = 0; i < differences.size(); ++i) {
+    if (!differences[i]) continue;
+    rows.push_back({comparison.rows[i].row.encoding.to_string(), to_string(*differences[i]),
+                    differences[i]->difference, line_class(i)});
+  }
+  if (rows.empty()) return "";
+  return "<div class=\"forest\">\n" +
+         svg_forest("top-1 less that of " + comparison.plan.baseline->to_string(),
+                    "points, mean and 95 % interval over paired seeds", rows) +
+         "</div>\n";
+}
+
 std::string charts(const Comparison& comparison) {
   using train::EpochRecord;
   std::string html = "<div class=\"charts\">\n";
@@ -110,8 +127,7 @@ std::size_t best_row(const Comparison& comparison) {
   return best;
 }
 
-std::string table(const Comparison& comparison) {
-  const ReportTable table = report_table(comparison);
+std::string html_table(const ReportTable& table, std::size_t best) {
   const auto words = [&](std::size_t column) {
     return table.header[column] == "what it is" ? " class=\"words\"" : "";
   };
@@ -120,7 +136,6 @@ std::string table(const Comparison& comparison) {
     html += fmt::format("<th{}>{}</th>", words(i), escaped_html(table.header[i]));
   }
   html += "</tr></thead>\n<tbody>\n";
-  const std::size_t best = best_row(comparison);
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     html += "<tr>";
     for (std::size_t i = 0; i < table.rows[r].size(); ++i) {
@@ -135,6 +150,12 @@ std::string table(const Comparison& comparison) {
   return html + "</tbody></table></div>\n";
 }
 
+std::string tuning(const Comparison& comparison) {
+  if (!comparison.plan.tuning) return "";
+  return "<h2>Tuning</h2>\n<p class=\"verdict\">" + escaped_html(tuning_caption(comparison)) +
+         "</p>\n" + html_table(tuning_table(comparison), comparison.rows.size());
+}
+
 std::string verdict(const Comparison& comparison) {
   const std::string text = report_verdict(comparison);
   return text.empty() ? "" : "<p class=\"verdict\">" + escaped_html(text) + "</p>\n";
@@ -145,7 +166,8 @@ std::string verdict(const Comparison& comparison) {
 std::string html_report(const Comparison& comparison) {
   return kHead + colour_rules() + "</style></head>\n<body>\n" +
          "<h1>Position encodings compared</h1>\n<p>" + escaped_html(report_caption(comparison)) +
-         "</p>\n" + table(comparison) + verdict(comparison) + charts(comparison) +
+         "</p>\n" + html_table(report_table(comparison), best_row(comparison)) +
+         verdict(comparison) + forest(comparison) + charts(comparison) + tuning(comparison) +
          "<footer>Written by sape2 compare. Bands span the least and the largest of the seeds; "
          "results.json beside this file holds every figure.</footer>\n</body></html>\n";
 }

@@ -40,6 +40,43 @@ Json json_of(const RunResult& run) {
           {"epochs", std::move(epochs)}};
 }
 
+Json json_of(const train::RecipeValue& value) {
+  return std::visit([](const auto& x) { return Json(x); }, value);
+}
+
+Json json_of(const Settings& settings) {
+  Json json = Json::object();
+  for (const Setting& setting : settings) json[setting.key] = json_of(setting.value);
+  return json;
+}
+
+Json json_of(const TuningPlan& tuning) {
+  Json axes = Json::object();
+  for (const TuningAxis& axis : tuning.axes) {
+    for (const auto& value : axis.values) axes[axis.key].push_back(json_of(value));
+  }
+  return {{"epochs", tuning.epochs}, {"held out", tuning.held_out}, {"axes", std::move(axes)}};
+}
+
+Json json_of(const Trial& trial) {
+  Json json{{"settings", json_of(trial.settings)}};
+  if (!trial.failure.empty()) {
+    json["failure"] = trial.failure;
+  } else {
+    json["top-1"] = 100 * trial.top1;
+    json["loss"] = trial.loss;
+  }
+  return json;
+}
+
+Json json_of(const BaselineDifference& difference) {
+  const auto& interval = difference.difference.interval;
+  return {{"seeds", difference.seeds},
+          {"points", difference.points},
+          {"mean", difference.difference.mean},
+          {"interval", interval ? Json{interval->low, interval->high} : Json(nullptr)}};
+}
+
 Json json_of(const RowResult& row) {
   std::vector<double> top1, top5;
   Json runs = Json::array();
@@ -48,15 +85,21 @@ Json json_of(const RowResult& row) {
     top5.push_back(100 * run.top5);
     runs.push_back(json_of(run));
   }
-  return {
+  Json json{
       {"encoding", row.row.encoding.to_string()},
       {"note", row.row.note},
       {"parameters", row.parameters},
       {"top-1", json_of(spread_of(top1))},
       {"top-5", json_of(spread_of(top5))},
       {"paper",
-       {{"top-1", json_of(row.row.published.top1)}, {"top-5", json_of(row.row.published.top5)}}},
-      {"runs", std::move(runs)}};
+       {{"top-1", json_of(row.row.published.top1)}, {"top-5", json_of(row.row.published.top5)}}}};
+  if (!row.chosen.empty()) json["chosen"] = json_of(row.chosen);
+  for (const Trial& trial : row.trials) json["trials"].push_back(json_of(trial));
+  for (const FailedRun& run : row.failed) {
+    json["failed"].push_back({{"seed", run.seed}, {"reason", run.reason}});
+  }
+  json["runs"] = std::move(runs);
+  return json;
 }
 
 // Of a figure in %.
@@ -91,6 +134,55 @@ RunResult run_from(const Json& json) {
   return run;
 }
 
+train::RecipeValue value_from(const Json& json) {
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number()) return json.get<double>();
+  return json.get<std::string>();
+}
+
+// A number without a fraction may stand for a value that takes fractions.
+Setting setting_from(const std::string& key, const Json& json) {
+  train::Recipe recipe;
+  const train::RecipeField& field = train::recipe_field(key, "");
+  field.set(recipe, value_from(json), "");
+  return {key, field.get(recipe)};
+}
+
+Settings settings_from(const Json& json) {
+  Settings settings;
+  for (const auto& item : json.items()) settings.push_back(setting_from(item.key(), item.value()));
+  return settings;
+}
+
+TuningPlan tuning_from(const Json& json) {
+  TuningPlan tuning{.epochs = json.at("epochs"), .held_out = json.at("held out")};
+  for (const auto& item : json.at("axes").items()) {
+    tuning.axes.push_back({item.key(), {}});
+    for (const Json& value : item.value()) {
+      tuning.axes.back().values.push_back(setting_from(item.key(), value).value);
+    }
+  }
+  return tuning;
+}
+
+Trial trial_from(const Json& json) {
+  Trial trial{settings_from(json.at("settings"))};
+  if (json.contains("failure")) {
+    trial.failure = json.at("failure");
+  } else {
+    trial.top1 = share_from(json.at("top-1"));
+    trial.loss = json.at("loss");
+  }
+  return trial;
+}
+
+// Older files have the number of seeds, which follow that of the configuration.
+std::vector<std::uint64_t> seeds_from_json(const Json& json, std::uint64_t first) {
+  if (json.is_array()) return json.get<std::vector<std::uint64_t>>();
+  return seeds_from(first, json.get<std::int64_t>());
+}
+
 RowResult row_from(const Json& json) {
   RowResult row;
   row.row.encoding = nn::EncodingSpec::parse(json.at("encoding").get<std::string>());
@@ -99,6 +191,15 @@ RowResult row_from(const Json& json) {
                        figure_from(json.at("paper").at("top-5"))};
   row.parameters = json.at("parameters");
   for (const Json& run : json.at("runs")) row.runs.push_back(run_from(run));
+  if (json.contains("chosen")) row.chosen = settings_from(json.at("chosen"));
+  if (json.contains("trials")) {
+    for (const Json& trial : json.at("trials")) row.trials.push_back(trial_from(trial));
+  }
+  if (json.contains("failed")) {
+    for (const Json& run : json.at("failed")) {
+      row.failed.push_back({run.at("seed"), run.at("reason")});
+    }
+  }
   return row;
 }
 
@@ -111,12 +212,16 @@ Comparison comparison_from_json(std::string_view text, std::string_view source) 
     ComparisonPlan& plan = comparison.plan;
     plan.model = json.at("model");
     plan.recipe = json.at("recipe");
-    plan.seeds = json.at("seeds");
     for (const Json& row : json.at("rows")) {
       comparison.rows.push_back(row_from(row));
       plan.rows.push_back(comparison.rows.back().row);
     }
     plan.common = train::run_config_from_json(json.at("configuration").dump(), source);
+    plan.seeds = seeds_from_json(json.at("seeds"), plan.common.seed);
+    if (json.contains("tuning")) plan.tuning = tuning_from(json.at("tuning"));
+    if (json.contains("baseline")) {
+      plan.baseline = nn::EncodingSpec::parse(json.at("baseline").get<std::string>());
+    }
     comparison.finished = json.at("finished");
     return comparison;
   } catch (const Json::exception&) {
@@ -128,16 +233,22 @@ Comparison comparison_from_json(std::string_view text, std::string_view source) 
 
 std::string json_report(const Comparison& comparison) {
   Json rows = Json::array();
-  for (const RowResult& row : comparison.rows) rows.push_back(json_of(row));
+  const auto differences = baseline_differences(comparison);
+  for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
+    rows.push_back(json_of(comparison.rows[i]));
+    if (differences[i]) rows.back()["difference"] = json_of(*differences[i]);
+  }
   const ComparisonPlan& plan = comparison.plan;
-  const Json json{{"caption", report_caption(comparison)},
-                  {"verdict", report_verdict(comparison)},
-                  {"finished", comparison.finished},
-                  {"model", plan.model},
-                  {"recipe", plan.recipe},
-                  {"seeds", plan.seeds},
-                  {"configuration", Json::parse(train::to_json(plan.common))},
-                  {"rows", std::move(rows)}};
+  Json json{{"caption", report_caption(comparison)},
+            {"verdict", report_verdict(comparison)},
+            {"finished", comparison.finished},
+            {"model", plan.model},
+            {"recipe", plan.recipe},
+            {"seeds", plan.seeds},
+            {"configuration", Json::parse(train::to_json(plan.common))}};
+  if (plan.tuning) json["tuning"] = json_of(*plan.tuning);
+  if (plan.baseline) json["baseline"] = plan.baseline->to_string();
+  json["rows"] = std::move(rows);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

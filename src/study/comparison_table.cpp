@@ -2,6 +2,7 @@
 #include "sape2/study/comparison_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -45,6 +46,51 @@ std::string memory(const RowResult& row) {
   return most == 0 ? kNothing : fmt::format("{} MiB", most >> 20);
 }
 
+// With the share of runs that have no figure: a mean over the others alone would flatter.
+std::string accuracy(const RowResult& row) {
+  const std::string figure = cell(row, &RunResult::top1, kPercent, 2);
+  if (row.failed.empty()) return figure;
+  if (row.runs.empty()) return "diverged";
+  return fmt::format("{}, {} of {} diverged", figure, row.failed.size(),
+                     row.failed.size() + row.runs.size());
+}
+
+std::string chosen(const RowResult& row, const std::string& key) {
+  const auto setting = std::ranges::find(row.chosen, key, &Setting::key);
+  return setting == row.chosen.end() ? kNothing : train::to_string(setting->value);
+}
+
+// "seed 3", "seeds 0 to 4", "seeds 0, 1 and 7"
+std::string seed_list(std::vector<std::uint64_t> seeds) {
+  std::ranges::sort(seeds);
+  if (seeds.size() == 1) return fmt::format("seed {}", seeds.front());
+  if (seeds.back() - seeds.front() + 1 == seeds.size()) {
+    return fmt::format("seeds {} to {}", seeds.front(), seeds.back());
+  }
+  const std::uint64_t last = seeds.back();
+  seeds.pop_back();
+  return fmt::format("seeds {} and {}", fmt::join(seeds, ", "), last);
+}
+
+// Cells between bars; a bar inside of one is escaped.
+std::string markdown_table(const ReportTable& table) {
+  const auto line = [](const std::vector<std::string>& cells) {
+    std::string text = "|";
+    for (std::string cell : cells) {
+      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) {
+        cell.insert(at, 1, '\\');
+      }
+      text += " " + cell + " |";
+    }
+    return text + "\n";
+  };
+  std::string text = line(table.header) + "|";
+  for (std::size_t i = 0; i < table.header.size(); ++i) text += "---|";
+  text += "\n";
+  for (const auto& row : table.rows) text += line(row);
+  return text;
+}
+
 std::string published(const std::optional<double>& figure) {
   return figure ? fmt::format("{:.2f}", *figure) : kNothing;
 }
@@ -84,7 +130,11 @@ ReportTable report_table(const Comparison& comparison) {
   ReportTable table;
   table.header = {"encoding"};
   if (notes) table.header.push_back("what it is");
+  const auto& plan = comparison.plan;
+  const auto tuned = plan.tuning ? plan.tuning->axes : std::vector<TuningAxis>();
+  for (const TuningAxis& axis : tuned) table.header.push_back(axis.key);
   table.header.push_back("top-1 %");
+  if (plan.baseline) table.header.push_back("less " + plan.baseline->to_string());
   if (top1) table.header.push_back("paper's top-1 %");
   table.header.push_back("best epoch %");
   table.header.push_back("top-5 %");
@@ -92,10 +142,14 @@ ReportTable report_table(const Comparison& comparison) {
   for (const char* name : {"parameters", "time a run", "images/s", "peak memory", "runs"}) {
     table.header.push_back(name);
   }
-  for (const RowResult& row : comparison.rows) {
+  const auto differences = baseline_differences(comparison);
+  for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
+    const RowResult& row = comparison.rows[i];
     std::vector<std::string> cells{row.row.encoding.to_string()};
     if (notes) cells.push_back(row.row.note);
-    cells.push_back(cell(row, &RunResult::top1, kPercent, 2));
+    for (const TuningAxis& axis : tuned) cells.push_back(chosen(row, axis.key));
+    cells.push_back(accuracy(row));
+    if (plan.baseline) cells.push_back(differences[i] ? to_string(*differences[i]) : kNothing);
     if (top1) cells.push_back(published(row.row.published.top1));
     cells.push_back(cell(row, &RunResult::best_top1, kPercent, 2));
     cells.push_back(cell(row, &RunResult::top5, kPercent, 2));
@@ -125,33 +179,28 @@ std::string report_caption(const Comparison& comparison) {
       "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. Accuracy is that of the last epoch on the "
       "test images{}.",
       plan.model, common.data.name, images, plan.recipe, counted(common.recipe.epochs, "epoch"),
-      common.recipe.batch_size,
-      plan.seeds == 1 ? fmt::format("seed {}", common.seed)
-                      : fmt::format("seeds {} to {}", common.seed,
-                                    common.seed + static_cast<std::uint64_t>(plan.seeds) - 1),
-      common.device, plan.seeds == 1 ? "" : ", ± one deviation over the seeds");
+      common.recipe.batch_size, seed_list(plan.seeds), common.device,
+      plan.seeds.size() == 1 ? "" : ", ± one deviation over the seeds");
+  if (plan.tuning) text += " Each encoding has the settings that its tuning chose.";
+  if (plan.baseline) {
+    text += fmt::format(
+        " The column \"less {}\" has the difference in points of the same seeds, with the 95 % "
+        "interval of the paired t test.",
+        plan.baseline->to_string());
+  }
   if (!comparison.finished) text += " Not all runs are finished; the same command goes on.";
   return text;
 }
 
 std::string markdown_report(const Comparison& comparison) {
-  const ReportTable table = report_table(comparison);
-  const auto line = [](const std::vector<std::string>& cells) {
-    std::string text = "|";
-    for (std::string cell : cells) {
-      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) {
-        cell.insert(at, 1, '\\');
-      }
-      text += " " + cell + " |";
-    }
-    return text + "\n";
-  };
-  std::string text = report_caption(comparison) + "\n\n" + line(table.header) + "|";
-  for (std::size_t i = 0; i < table.header.size(); ++i) text += "---|";
-  text += "\n";
-  for (const auto& row : table.rows) text += line(row);
-  const std::string verdict = report_verdict(comparison);
-  return verdict.empty() ? text : text + "\n" + verdict + "\n";
+  std::string text = report_caption(comparison) + "\n\n" + markdown_table(report_table(comparison));
+  if (const std::string verdict = report_verdict(comparison); !verdict.empty()) {
+    text += "\n" + verdict + "\n";
+  }
+  if (comparison.plan.tuning) {
+    text += "\n" + tuning_caption(comparison) + "\n\n" + markdown_table(tuning_table(comparison));
+  }
+  return text;
 }
 
 void write_reports(const Comparison& comparison, const std::filesystem::path& folder) {

@@ -66,7 +66,8 @@ std::string listed(const std::vector<std::string>& words) {
 class Verdict {
  public:
   explicit Verdict(const Comparison& comparison)
-      : config_(comparison.plan.common),
+      : comparison_(comparison),
+        config_(comparison.plan.common),
         rows_(ranked_rows(comparison)),
         images_(test_images(config_.data)) {
     for (const Candidate& row : rows_) groups_.push_back(row.top1);
@@ -74,8 +75,13 @@ class Verdict {
   }
 
   std::string text() const {
-    if (rows_.size() < 2) return "";
-    return leader() + reach() + caveats();
+    std::string text;
+    if (rows_.size() >= 2) {
+      text = comparison_.plan.baseline ? best() + against_baseline() : best() + lead() + reach();
+      text += caveats();
+    }
+    text += failures() + ends_of_the_grid();
+    return text.starts_with(' ') ? text.substr(1) : text;
   }
 
  private:
@@ -87,15 +93,83 @@ class Verdict {
     return std::hypot(by_images, by_seeds);
   }
 
-  std::string leader() const {
+  std::string best() const {
+    return fmt::format("{} has the highest accuracy, {:.2f} %.", rows_[0].name, rows_[0].mean);
+  }
+
+  // Seed by seed: what differs from the baseline, and what cannot be told from it.
+  std::string against_baseline() const {
+    const std::string baseline = comparison_.plan.baseline->to_string();
+    const auto differences = baseline_differences(comparison_);
+    std::vector<std::string> clear, alike, single;
+    for (std::size_t i = 0; i < differences.size(); ++i) {
+      const RowResult& row = comparison_.rows[i];
+      const std::string name = row.row.encoding.to_string();
+      if (!differences[i]) {
+        if (name != baseline && !row.runs.empty()) single.push_back(name + " (no seed)");
+        continue;
+      }
+      const Difference& difference = differences[i]->difference;
+      auto& group = !difference.interval ? single : difference.may_be_zero() ? alike : clear;
+      group.push_back(fmt::format("{} {}", name, to_string(*differences[i])));
+    }
+    std::string text;
+    if (!clear.empty()) {
+      text += fmt::format(" Against {}, in points: {}.", baseline, listed(clear));
+    }
+    if (!alike.empty()) {
+      text += fmt::format(" Not distinguishable from {}: {}.", baseline, listed(alike));
+    }
+    if (!clear.empty() || !alike.empty()) {
+      text += " Intervals are of 95 %, from the differences seed by seed (paired t test)";
+      text += images_ > 0 ? fmt::format(", for these {} test images.", grouped_digits(images_))
+                          : std::string(", for these test images.");
+    }
+    if (!single.empty()) {
+      text += fmt::format(
+          " Fewer than two seeds in common with {}, so no interval: {}; --seeds 5 or more tells.",
+          baseline, listed(single));
+    }
+    return text;
+  }
+
+  std::string failures() const {
+    std::string text;
+    for (const RowResult& row : comparison_.rows) {
+      const std::string name = row.row.encoding.to_string();
+      for (const FailedRun& run : row.failed) {
+        text += fmt::format(" {} has no figure for seed {}: {}.", name, run.seed, run.reason);
+      }
+      const bool tried = !row.trials.empty() && row.chosen.empty();
+      if (tried && std::ranges::none_of(row.trials, &std::string::empty, &Trial::failure)) {
+        text += fmt::format(" {} diverged with every setting tried, so it was not trained.", name);
+      }
+    }
+    return text;
+  }
+
+  std::string ends_of_the_grid() const {
+    if (!comparison_.plan.tuning) return "";
+    std::vector<std::string> names;
+    for (const RowResult& row : comparison_.rows) {
+      const auto keys = axes_at_their_end(*comparison_.plan.tuning, row.chosen);
+      if (keys.empty()) continue;
+      names.push_back(fmt::format("{} ({})", row.row.encoding.to_string(), to_string(row.chosen)));
+    }
+    if (names.empty()) return "";
+    return fmt::format(
+        " What was chosen lies at the end of the values tried for {}: values beyond may be better.",
+        listed(names));
+  }
+
+  std::string lead() const {
     std::vector<std::string> behind, alike;
     for (std::size_t i = 1; i < rows_.size(); ++i) {
       const double points = rows_[0].mean - rows_[i].mean;
       const bool clear = points > margin(i);
       (clear ? behind : alike).push_back(fmt::format("{} ({:.2f})", rows_[i].name, points));
     }
-    std::string text =
-        fmt::format("{} has the highest accuracy, {:.2f} %.", rows_[0].name, rows_[0].mean);
+    std::string text;
     if (!behind.empty()) text += " It is ahead of " + listed(behind) + " by that many points.";
     if (!alike.empty()) {
       text += fmt::format(" From {} it cannot be told: the difference is within chance.",
@@ -119,7 +193,7 @@ class Verdict {
 
   std::string caveats() const {
     std::string text;
-    if (!seeds_known_) {
+    if (!seeds_known_ && !comparison_.plan.baseline) {
       text +=
           " One run of each: what another seed would change is not measured; --seeds 3 or more "
           "tells.";
@@ -134,6 +208,7 @@ class Verdict {
     return text;
   }
 
+  const Comparison& comparison_;
   const train::RunConfig& config_;
   std::vector<Candidate> rows_;
   std::vector<std::vector<double>> groups_;  // their accuracies alone

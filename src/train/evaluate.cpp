@@ -101,7 +101,7 @@ Evaluation evaluate(const nn::ModelConfig& config, const Classifier& classify,
                dataset.labels.narrow(0, begin, count), classes);
   }
   if (const auto count = counts.broken.item<int64_t>(); count > 0) {
-    throw Error(
+    throw NotFinite(
         fmt::format("the model's output is not a finite number for {} of the {} images of {}, so "
                     "it has no accuracy; its weights or the normalisation are damaged",
                     count, images, dataset.name));

@@ -4,7 +4,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace sape2::train {
+namespace {
+
+// A warm-up longer than this share of a shortened training would leave too little of it.
+constexpr double kLongestWarmupShare = 0.25;
+
+}  // namespace
+
+void Recipe::train_for(int64_t number_of_epochs) {
+  epochs = number_of_epochs;
+  warmup_epochs = std::min(warmup_epochs, kLongestWarmupShare * static_cast<double>(epochs));
+}
 
 void Recipe::validate() const {
   if (learning_rate <= 0) {

@@ -18,13 +18,8 @@ constexpr double kMostEpochs = 1e6;
 constexpr double kMostSteps = 1e9;
 
 std::string shown(const RecipeValue& value) {
-  struct Show {
-    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
-    std::string operator()(int64_t number) const { return std::to_string(number); }
-    std::string operator()(double number) const { return fmt::format("{}", number); }
-    std::string operator()(const std::string& text) const { return in_quotes(text); }
-  };
-  return std::visit(Show{}, value);
+  const auto* text = std::get_if<std::string>(&value);
+  return text == nullptr ? to_string(value) : in_quotes(*text);
 }
 
 std::string list_of(const std::vector<std::string>& choices) {
@@ -66,6 +61,16 @@ std::optional<T> number_of(const std::string& text) {
 }
 
 }  // namespace
+
+std::string to_string(const RecipeValue& value) {
+  struct Show {
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(int64_t number) const { return std::to_string(number); }
+    std::string operator()(double number) const { return fmt::format("{}", number); }
+    std::string operator()(const std::string& text) const { return text; }
+  };
+  return std::visit(Show{}, value);
+}
 
 RecipeValue RecipeField::get(const Recipe& recipe) const {
   return std::visit([&](auto pointer) { return RecipeValue(recipe.*pointer); }, member);

@@ -1,8 +1,13 @@
 #include "sape2/train/run.h"
 
+#include "sape2/base/error.h"
+#include "sape2/data/random.h"
 #include "sape2/train/loader_source.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
 
 namespace sape2::train {
 namespace fs = std::filesystem;
@@ -48,7 +53,30 @@ data::Dataset load_split(const DataConfig& config, data::Split split) {
 }
 
 RunData load_run_data(const DataConfig& config) {
+  if (config.held_out > 0) {
+    return hold_out(load_split(config, data::Split::train), config.held_out);
+  }
   return {load_split(config, data::Split::train), load_split(config, data::Split::test)};
+}
+
+RunData hold_out(const data::Dataset& train, int64_t images) {
+  if (images < 1 || images >= train.size()) {
+    throw Error(fmt::format("cannot hold {} of the {} training images of {} out; some have to stay",
+                            images, train.size(), train.name));
+  }
+  auto order = data::shuffled(train.size(), data::Draws(0, 0, 0, data::Purpose::held_out));
+  // In the order of the data set, so that nothing depends on how the draw was made.
+  std::sort(order.begin(), order.begin() + images);
+  std::sort(order.begin() + images, order.end());
+  const at::Tensor index = at::tensor(order, at::kLong);
+  const auto part = [&](int64_t begin, int64_t count) {
+    data::Dataset chosen = train;
+    const at::Tensor which = index.narrow(0, begin, count);
+    chosen.images = train.images.index_select(0, which);
+    chosen.labels = train.labels.index_select(0, which);
+    return chosen;
+  };
+  return {.train = part(images, train.size() - images), .test = part(0, images)};
 }
 
 void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe) {
@@ -58,6 +86,10 @@ void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& 
   model.class_names = dataset.class_names;
   model.mean = dataset.normalisation.mean;
   model.deviation = dataset.normalisation.deviation;
+  fit_to(model, recipe);
+}
+
+void fit_to(nn::ModelConfig& model, const Recipe& recipe) {
   model.vit.stochastic_depth = recipe.stochastic_depth;
   model.vit.embedding_dropout = recipe.dropout;
   model.vit.projection_dropout = recipe.dropout;

@@ -30,11 +30,14 @@ Json json_of(const Recipe& recipe) {
 }
 
 Json json_of(const DataConfig& data) {
-  return {{"name", data.name},
-          {"root", data.root},
-          {"image_size", data.image_size},
-          {"train_images", data.train_images},
-          {"test_images", data.test_images}};
+  Json json{{"name", data.name},
+            {"root", data.root},
+            {"image_size", data.image_size},
+            {"train_images", data.train_images},
+            {"test_images", data.test_images}};
+  // Only where it is used: runs of older versions, which do not know it, keep their fingerprints.
+  if (data.held_out > 0) json["held_out"] = data.held_out;
+  return json;
 }
 
 std::optional<RecipeValue> value_of(const Json& json) {
@@ -67,6 +70,7 @@ DataConfig data_from(const Json& json, const std::string& where) {
   data.image_size = read.count("image_size");
   data.train_images = read.count("train_images");
   data.test_images = read.count("test_images");
+  if (json.contains("held_out")) data.held_out = read.count("held_out");
   read.refuse_others();
   return data;
 }

@@ -4,11 +4,8 @@
 #include "sape2/base/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -36,20 +33,10 @@ void make_folder(const fs::path& path) {
   }
 }
 
-std::shared_ptr<const int> lock_folder(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) {
-    throw Error("cannot open the folder " + in_quotes(path) + ": " +
-                std::generic_category().message(errno));
-  }
-  std::shared_ptr<const int> lock(new int(descriptor), [](const int* held) {
-    ::close(*held);
-    delete held;
-  });
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error("another process is training in " + in_quotes(path) + "; wait for it, or end it");
-  }
-  return lock;
+io::FolderLock lock_folder(const fs::path& path) {
+  auto lock = io::FolderLock::take(path);
+  if (!lock) throw FolderInUse(path);
+  return *std::move(lock);
 }
 
 // What a killed process was writing (see io::AtomicFile).
@@ -98,7 +85,10 @@ void move_into(const fs::path& folder, const fs::path& file) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path, RunConfig config, std::shared_ptr<const int> lock)
+FolderInUse::FolderInUse(const fs::path& folder)
+    : Error("another process is training in " + in_quotes(folder) + "; wait for it, or end it") {}
+
+RunFolder::RunFolder(fs::path path, RunConfig config, io::FolderLock lock)
     : path_(std::move(path)), config_(std::move(config)), lock_(std::move(lock)) {}
 
 RunFolder RunFolder::create(const fs::path& path, const RunConfig& config) {
@@ -108,6 +98,34 @@ RunFolder RunFolder::create(const fs::path& path, const RunConfig& config) {
     throw Error(in_quotes(path) + " holds a run already; go on with `--resume " + path.native() +
                 "`, or choose another folder with --out");
   }
+  return begin(path, config, std::move(lock));
+}
+
+RunFolder RunFolder::open(const fs::path& path) {
+  read_config(path);  // a folder that is none is not locked
+  return go_on(path, lock_folder(path));
+}
+
+RunFolder RunFolder::open_or_create(const fs::path& path, const RunConfig& config) {
+  make_folder(path);
+  auto lock = lock_folder(path);
+  return fs::exists(path / kConfigName) ? go_on(path, std::move(lock))
+                                        : begin(path, config, std::move(lock));
+}
+
+RunConfig RunFolder::read_config(const fs::path& path) {
+  const fs::path config_file = path / kConfigName;
+  std::ifstream stream(config_file, std::ios::binary);
+  if (!stream) {
+    throw Error(in_quotes(path) + " is not the folder of a run: it has no readable " +
+                std::string(kConfigName));
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return run_config_from_json(text.str(), config_file.native());
+}
+
+RunFolder RunFolder::begin(const fs::path& path, const RunConfig& config, io::FolderLock lock) {
   make_folder(path / kCheckpointsName);
   remove_leftovers(path);
   RunFolder folder(path, config, std::move(lock));
@@ -121,17 +139,8 @@ RunFolder RunFolder::create(const fs::path& path, const RunConfig& config) {
   return folder;
 }
 
-RunFolder RunFolder::open(const fs::path& path) {
-  const fs::path config_file = path / kConfigName;
-  std::ifstream stream(config_file, std::ios::binary);
-  if (!stream) {
-    throw Error(in_quotes(path) + " is not the folder of a run: it has no readable " +
-                std::string(kConfigName));
-  }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  auto lock = lock_folder(path);
-  RunConfig config = run_config_from_json(text.str(), config_file.native());
+RunFolder RunFolder::go_on(const fs::path& path, io::FolderLock lock) {
+  RunConfig config = read_config(path);
   make_folder(path / kCheckpointsName);
   remove_leftovers(path);
   remove_leftovers(path / kCheckpointsName);

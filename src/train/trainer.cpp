@@ -107,6 +107,7 @@ struct Trainer::State {
   [[noreturn]] void stop_at_bad_loss(const Pending& step, double loss) const;
   void end_interval();
   void end_epoch();
+  TestRecord tested(int64_t epoch) const;
   void keep_model(const EpochRecord& record);
   void save_last();
   void save_checkpoint();
@@ -271,7 +272,7 @@ void Trainer::State::settle() {
 
 void Trainer::State::stop_at_bad_loss(const Pending& step, double loss) const {
   const char* what = std::isfinite(loss) ? "gradient" : "loss";
-  throw Error(fmt::format(
+  throw Diverged(fmt::format(
       "the {} is not a finite number at step {} (epoch {}), learning rate {:.3g}; try a lower "
       "--learning-rate, longer --warmup-epochs or --clip-norm 1 in a new run",
       what, step.step, epoch_of(step.step), step.learning_rate));
@@ -315,8 +316,7 @@ void Trainer::State::end_epoch() {
   const bool last = progress.step == schedule.steps();
   if (last || record.epoch % config.recipe.evaluate_epochs == 0) {
     copy_weights(training.weights_to_keep(), *keepsake);
-    const Evaluation result = evaluate(*keepsake, test);
-    record.test = TestRecord{result.loss, result.top1, result.top5};
+    record.test = tested(record.epoch);
   }
   record.seconds = total_seconds();
   history.epochs.push_back(record);
@@ -333,6 +333,15 @@ void Trainer::State::end_epoch() {
   });
   observer.epoch_done(record, config.recipe.epochs);
   interval_start += Clock::now() - pause;
+}
+
+TestRecord Trainer::State::tested(int64_t epoch) const {
+  try {
+    const Evaluation result = evaluate(*keepsake, test);
+    return {result.loss, result.top1, result.top5};
+  } catch (const NotFinite& error) {
+    throw Diverged(fmt::format("after epoch {}: {}", epoch, error.what()));
+  }
 }
 
 // `keepsake` holds the weights that were just evaluated.

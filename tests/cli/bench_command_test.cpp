@@ -40,6 +40,22 @@ TEST(BenchAttention, WritesARowForEachCase) {
   EXPECT_GT(rows[0]["plain_ms"].get<double>(), 0);
 }
 
+TEST(BenchAttention, ExplainsWhichKernelsRunWithoutAGpu) {
+  const Outcome outcome = run_sape2({"bench", "attention", "--explain", "sm_90", "--encodings",
+                                     "sape2-k,sape2-rel-k,rpe-decomposed,cope,none", "--shapes",
+                                     "14x14:128x6,64x64:1x6"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* kernel :
+       {"backward_saved_kernel for 14×14", "attention_sm90/distance/backward.cuh",
+        "attention_sm90/direct/bwd_dkdv.cuh", "not attention_head: it takes grids of up to 16",
+        "cope/backward.cuh"})
+    EXPECT_NE(outcome.out.find(kernel), std::string::npos) << kernel << "\n" << outcome.out;
+
+  const Outcome unknown = run_sape2({"bench", "attention", "--explain", "sm_13"});
+  EXPECT_NE(unknown.exit_code, 0);
+  EXPECT_NE(unknown.err.find("sm_13"), std::string::npos) << unknown.err;
+}
+
 // A round takes microseconds; an unhurried benchmark goes on for 3 seconds in each of two
 // processes.
 TEST(BenchAttention, EndsInTheTimeItIsGiven) {

@@ -282,104 +282,13 @@ TEST(Convert, AnswersMistakesWithASentence) {
   expect_mistake(run_sape2({"convert", folder / "none", "-o", folder / "x"}), 1, "none");
 }
 
-std::vector<std::string> tiny_comparison(const fs::path& out) {
-  return {"compare",
-          "--encodings",
-          "ape,sape2-k[gain=-1]",
-          "--data",
-          "shapes",
-          "--model",
-          "vit-micro",
-          "--epochs",
-          "1",
-          "--warmup-epochs",
-          "0",
-          "--batch-size",
-          "32",
-          "--train-images",
-          "64",
-          "--test-images",
-          "20",
-          "--out",
-          out};
-}
-
-TEST(Compare, EndsWithTheTableAndTheReport) {
-  const ScratchFolder folder;
-  const Outcome first = run_sape2(tiny_comparison(folder / "out"));
-  ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_NE(first.out.find("sape2-k[gain=-1]"), std::string::npos) << first.out;
-  EXPECT_NE(first.out.find((folder / "out/report.html").native()), std::string::npos);
-  const Outcome second = run_sape2(tiny_comparison(folder / "out"));
-  ASSERT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_NE(second.out.find("trained before"), std::string::npos) << second.out;
-}
-
-TEST(Compare, WritesTheReportOfResultsAnew) {
-  const ScratchFolder folder;
-  ASSERT_EQ(run_sape2(tiny_comparison(folder / "out")).exit_code, 0);
-  const auto results = folder / "out/results.json";
-  const Outcome again = run_sape2({"compare", "--from", results, "--out", folder / "again"});
-  ASSERT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_NE(again.out.find("This training is short"), std::string::npos) << again.out;
-  const auto text = [](const fs::path& file) {
-    std::ostringstream whole;
-    whole << std::ifstream(file).rdbuf();
-    return whole.str();
-  };
-  for (const char* name : {"table.md", "results.json", "report.html"}) {
-    EXPECT_EQ(text(folder / "again" / name), text(folder / "out" / name)) << name;
-  }
-  expect_mistake(run_sape2({"compare", "--from", results, "--out", folder / "x", "--epochs", "3"}),
-                 2, "--epochs");
-  expect_mistake(run_sape2({"compare", "--from", folder / "none", "--out", folder / "x"}), 1,
-                 "none");
-  expect_mistake(run_sape2({"compare", "--from", folder.path(), "--out", folder / "x"}), 1,
-                 "cannot read");
-  std::ofstream(folder / "torn.json") << "{";
-  expect_mistake(run_sape2({"compare", "--from", folder / "torn.json", "--out", folder / "x"}), 1,
-                 "no results.json");
-  EXPECT_FALSE(fs::exists(folder / "x")) << "a mistake must leave nothing behind";
-}
-
-// What ./demo shows: the tables of results/encodings.md.
-TEST(Compare, ReadsTheResultsThatShip) {
-  const ScratchFolder folder;
-  for (const auto& file : fs::directory_iterator(SAPE2_RESULTS_DIR)) {
-    if (file.path().extension() != ".json" || file.path().stem() == "probes") continue;
-    SCOPED_TRACE(file.path());
-    const Outcome outcome = run_sape2({"compare", "--from", file.path(), "--out", folder / "out"});
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  }
-}
-
-TEST(Compare, AnswersMistakesWithASentence) {
-  const ScratchFolder folder;
-  const std::string out = folder / "out";
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"compare", "--data", "shapes", "--out", out});
-    return run_sape2(more);
-  };
-  expect_mistake(with({}), 2, "--encodings");
-  expect_mistake(with({"--encodings", "ape", "--family"}), 2, "--family");
-  expect_mistake(with({"--paper", "table3"}), 2, "table3");
-  expect_mistake(with({"--encodings", "apee"}), 1, "\"ape\"");
-  expect_mistake(with({"--encodings", "ape,ape"}), 1, "twice");
-  expect_mistake(with({"--encodings", "ape", "--model", "vit-smal"}), 1, "\"vit-small\"");
-  expect_mistake(with({"--encodings", "ape", "--recipe", "quik"}), 1, "\"quick\"");
-  expect_mistake(with({"--encodings", "ape", "--learning-rate", "fast"}), 1, "learning_rate");
-  expect_mistake(with({"--encodings", "ape", "--seeds", "0"}), 2, "--seeds");
-  expect_mistake(with({"--encodings", "ape", "--image-size", "30"}), 1, "30");
-  EXPECT_FALSE(fs::exists(folder / "out")) << "a mistake must leave nothing behind";
-}
-
 TEST(Probe, PrintsEveryProbe) {
   const ScratchFolder folder;
   const std::string model = save_model(folder);
   const Outcome outcome = run_sape2({"probe", model, "--images", "40", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const json result = json::parse(outcome.out);
-  ASSERT_EQ(result.size(), 4u);
+  ASSERT_EQ(result.size(), 5u);
   for (const auto& probe : result) EXPECT_FALSE(probe["reading"].get<std::string>().empty());
   const Outcome text = run_sape2({"probe", model, "--images", "40", "--probes", "sizes"});
   EXPECT_NE(text.out.find("64×64"), std::string::npos) << text.out;

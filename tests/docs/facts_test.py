@@ -22,8 +22,13 @@ class Facts(unittest.TestCase):
         self.assertEqual(len(seeds), 7)
         self.assertAlmostEqual(mean, statistics.mean(seeds), delta=0.005)
         self.assertAlmostEqual(error, statistics.stdev(seeds) / len(seeds) ** 0.5, delta=0.005)
+        half = 2.446912 * statistics.stdev(seeds) / len(seeds) ** 0.5  # Student's t, six degrees of freedom
+        low, high = statistics.mean(seeds) - half, statistics.mean(seeds) + half
+        self.assertIn(f"{low:+.2f} to {high:+.2f}", text("results/encodings.md"))
         for page in ("README.md", "docs/for-readers.md", "docs/for-researchers.md"):
-            self.assertIn(f"{mean} ± {error}", text(page), page)
+            words = " ".join(text(page).split())
+            self.assertIn(f"{mean:.2f} points", words, page)
+            self.assertIn(f"95 % interval {low:.2f} to {high:.2f}", words, page)
 
     def test_the_readmes_accuracies_are_those_of_the_results(self):
         results = {}

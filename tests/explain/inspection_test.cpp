@@ -85,19 +85,18 @@ TEST(Inspection, PositionsAddUpTheGates) {
   const at::Tensor gates = seen.rows(What::gates, one, {patch})[0].view({3, 4});
   const SoftPositions positions = seen.positions(one, patch);
   for (int64_t x = 0; x < 4; ++x) {
-    EXPECT_NEAR(positions.x[x].item<double>(), gates[1].narrow(0, x, 4 - x).sum().item<double>(),
-                1e-5);
+    EXPECT_NEAR(positions.x.at(static_cast<std::size_t>(x)),
+                gates[1].narrow(0, x, 4 - x).sum().item<double>(), 1e-5);
   }
   for (int64_t y = 0; y < 3; ++y) {
-    EXPECT_NEAR(positions.y[y].item<double>(),
+    EXPECT_NEAR(positions.y.at(static_cast<std::size_t>(y)),
                 gates.select(1, 2).narrow(0, y, 3 - y).sum().item<double>(), 1e-5);
   }
   EXPECT_TRUE(std::isnan(gates[0][0].item<double>()));
   const at::Tensor distance = seen.rows(What::positions, one, {patch})[0].view({3, 4});
   EXPECT_EQ(distance[1][2].item<double>(), 0);
   EXPECT_NEAR(distance[0][3].item<double>(),
-              std::abs((positions.x[3] - positions.x[2]).item<double>()) +
-                  std::abs((positions.y[0] - positions.y[1]).item<double>()),
+              std::abs(positions.x[3] - positions.x[2]) + std::abs(positions.y[0] - positions.y[1]),
               1e-5);
 }
 

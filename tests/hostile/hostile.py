@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Hostile cases against the built program: damaged and forged models, images and folders, requests, killed and edited
-runs, and wrong calls of operators. A case fails if it crashes, hangs, loses data or gives a wrong answer with exit code 0.
+runs, killed comparisons, and wrong calls of operators. A case fails if it crashes, hangs, loses data or gives a wrong answer with exit code 0.
 
 A seed and a number make a case, so that every failure can be tried again. Without --minutes a fixed number of cases
 is tried, which takes well under a minute on an idle machine. See README.md.
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+from comparisons import Comparisons
 from harness import Failure, Program
 from http_requests import Requests
 from images import Images
@@ -21,7 +22,7 @@ from models import Models
 from operators import Operators
 from runs import Runs
 
-KINDS = (Operators, Models, Images, Requests, Runs)
+KINDS = (Operators, Models, Images, Requests, Runs, Comparisons)
 
 
 def parsed_arguments():

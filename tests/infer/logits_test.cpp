@@ -99,6 +99,20 @@ TEST(Logits, AreThoseOfLibTorchForWeightsOfBfloat16) {
   }
 }
 
+TEST(Logits, OfBfloat16ArithmeticAreNear) {
+  const SavedModel saved(small_config("sape2-rel-k"));
+  const Model model = Model::open(saved.path, {.arithmetic = Arithmetic::bfloat16});
+  if (model.arithmetic() == Arithmetic::float32) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  const std::vector<float> pixels = random_numbers(2 * 3 * 12 * 20, 7);
+  Session session(model, {.threads = 2});
+  const auto actual = session.run({pixels.data(), 2, 12, 20});
+  const auto expected = saved.logits(pixels, 2, 12, 20);
+  const double difference = relative_difference(actual, expected);
+  EXPECT_LT(difference, 0.03);
+  EXPECT_GT(difference, 1e-5);  // it does multiply bfloat16
+  EXPECT_LT(model.bytes(), Model::open(saved.path).bytes() * 2 / 3);
+}
+
 TEST(Logits, DoNotDependOnThreadsOrBatches) {
   const SavedModel saved(small_config("sape2-rel-k"));
   const Model model = Model::open(saved.path);

@@ -120,13 +120,10 @@ inline Result<float> run_stage2_kernels(const Problem<float>& p, const Array<flo
   const AttentionOutputs outputs{view(p.shape, r.out.data()), softmax_of(r)};
   const AxisVectors vectors{p.sets(), x.data(), y.data()};
   const Bias bias{p.gain.data(), p.inside};
-  const auto forward =
-      p.form == Form::distance ? distance_attention_forward : axial_attention_forward;
-  const auto backward =
-      p.form == Form::distance ? distance_attention_backward : axial_attention_backward;
-  forward(inputs_of(p), vectors, bias, outputs, executor);
-  backward(inputs_of(p), vectors, bias, saved_of(p, r), gradients_of(p, r),
-           {r.dx.data(), r.dy.data(), r.dgain.data()}, executor);
+  axis_bias_attention_forward(inputs_of(p), vectors, p.form, bias, outputs, executor);
+  axis_bias_attention_backward(inputs_of(p), vectors, p.form, bias, saved_of(p, r),
+                               gradients_of(p, r), {r.dx.data(), r.dy.data(), r.dgain.data()},
+                               executor);
   return r;
 }
 

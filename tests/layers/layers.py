@@ -26,10 +26,10 @@ class Tree:
 
     def layer(self, file):
         """The layer that a file lies in, or None if it lies in none."""
-        parts = pathlib.PurePosixPath(file).parts
-        if parts[0] == "include" and len(parts) == 2:
-            return "capi"  # headers for C lie beside the folder of those for C++
-        name = parts[1] if parts[0] == "src" else parts[2]
+        top, *parts = pathlib.PurePosixPath(file).parts
+        if top == "include" and len(parts) == 1:  # sape2_infer.h and others: the C interface
+            return "capi"
+        name = parts[0] if top == "src" else parts[1]
         return name if name in self.layers else None
 
     @functools.cache

@@ -41,7 +41,8 @@ std::vector<std::string> other_values(const nn::EncodingOption& option) {
 // Each encoding as it is, each option by itself, and some together.
 std::vector<nn::EncodingSpec> every_option() {
   std::vector<nn::EncodingSpec> all = nn::parse_encoding_list(
-      "rope2d+ape,lape+ape,sape2-qk[tables=per-head,gates=learnable,gain-mode=per-head,resize=resample],"
+      "rope2d+ape,lape+ape,sape2-qk[tables=per-head,gates=learnable,gain-mode=per-head,resize="
+      "resample],"
       "sape2-rel-k[gates=open,tables=per-head,resize=extend],sape2-q[gates=open,bias=outside],"
       "sape2-rel-q[form=distance,resize=resample],sape2-qk[span=between,gates=open,resize=extend]");
   for (const nn::EncodingDefinition& definition : nn::encoding_definitions()) {
@@ -49,7 +50,8 @@ std::vector<nn::EncodingSpec> every_option() {
     if (definition.name == "sape2-q" || definition.name == "sape2-rel-q") continue;
     for (const nn::EncodingOption& option : definition.options) {
       for (const std::string& value : other_values(option)) {
-        all.push_back(nn::EncodingSpec::parse(definition.name + "[" + option.name + "=" + value + "]"));
+        all.push_back(
+            nn::EncodingSpec::parse(definition.name + "[" + option.name + "=" + value + "]"));
       }
     }
   }

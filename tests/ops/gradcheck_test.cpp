@@ -58,6 +58,20 @@ TEST(Gradcheck, Sape2Vectors) {
   }
 }
 
+// Of the two outputs, one then depends on nothing that has a gradient.
+TEST(Gradcheck, Sape2VectorsOfOneTableAlone) {
+  at::manual_seed(16);
+  const at::Tensor q = tokens(), k = tokens(), other = random({4, kHeadSize});
+  for (const bool along_x : {true, false}) {
+    const auto run = [&](const std::vector<at::Tensor>& x) {
+      const auto [ux, uy] = ops::sape2_vectors(q, k, along_x ? x[0] : other, along_x ? other : x[0],
+                                               kGrid, {.mode = "k"});
+      return at::cat({ux.flatten(), uy.flatten()});
+    };
+    EXPECT_EQ(gradient_mismatch(run, {random({4, kHeadSize})}), "");
+  }
+}
+
 TEST(Gradcheck, AttentionFromGivenVectors) {
   at::manual_seed(13);
   for (const bool direct : {false, true})

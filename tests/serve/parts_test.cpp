@@ -1,5 +1,6 @@
 #include "serve/admission.h"
 #include "serve/lru_cache.h"
+#include "serve/query.h"
 #include "serve/request_head.h"
 
 #include <gtest/gtest.h>
@@ -19,6 +20,16 @@ TEST(LruCache, DropsWhatWasNotUsedForLongest) {
   EXPECT_EQ(cache.bytes(), 25U);
   cache.put("large", std::make_shared<int>(1), 100);
   EXPECT_EQ(cache.size(), 1U);
+}
+
+TEST(Query, IsReadAsItStandsInAnAddress) {
+  const Query query = parse_query("image=data%3A3&what=bias&empty=&bare&text=a+b%2Bc%zz%");
+  EXPECT_EQ(*value_of(query, "image"), "data:3");
+  EXPECT_EQ(*value_of(query, "empty"), "");
+  EXPECT_EQ(*value_of(query, "bare"), "");
+  EXPECT_EQ(*value_of(query, "text"), "a b+c%zz%");
+  EXPECT_EQ(value_of(query, "other"), nullptr);
+  EXPECT_TRUE(parse_query("").empty());
 }
 
 TEST(Admission, TakesTheAddressesOfThisMachine) {

@@ -1,7 +1,5 @@
 #include "sape2/study/comparison_report.h"
 
-#include "sape2/study/uncertainty.h"
-
 #include "io/error_text.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +27,7 @@ Comparison two_rows() {
   comparison.plan.common.data.name = "folder:/tmp/<b>&\"";
   comparison.plan.model = "vit-micro";
   comparison.plan.recipe = "quick";
-  comparison.plan.seeds = 2;
+  comparison.plan.seeds = {0, 1};
   comparison.rows = {
       {{nn::EncodingSpec::parse("ape"), "ViT", {87.41, std::nullopt}},
        1234567,
@@ -106,6 +104,37 @@ TEST(Report, JsonIsReadBackWhole) {
   EXPECT_EQ(json_report(back), text);
   EXPECT_EQ(html_report(back), html_report(two_rows()));
   EXPECT_EQ(back.plan.rows.size(), 2u);
+}
+
+// Files of older versions have the number of seeds alone.
+TEST(Report, OlderFilesAreRead) {
+  auto json = nlohmann::json::parse(json_report(two_rows()));
+  EXPECT_EQ(json["seeds"], (std::vector<int>{0, 1}));
+  json["seeds"] = 3;
+  json["configuration"]["seed"] = 5;
+  EXPECT_EQ(comparison_from_json(json.dump(), "results.json").plan.seeds,
+            (std::vector<std::uint64_t>{5, 6, 7}));
+}
+
+TEST(Report, CaptionNamesTheSeeds) {
+  Comparison comparison = two_rows();
+  const auto says = [&](std::vector<std::uint64_t> seeds, const std::string& part) {
+    comparison.plan.seeds = std::move(seeds);
+    EXPECT_NE(report_caption(comparison).find(part), std::string::npos) << part;
+  };
+  says({3}, ", seed 3,");
+  says({2, 0, 1}, ", seeds 0 to 2,");
+  says({0, 1, 7}, ", seeds 0, 1 and 7,");
+}
+
+TEST(Report, RunsThatDivergedAreCounted) {
+  Comparison comparison = two_rows();
+  comparison.rows[0].failed = {{2, "the loss is not a finite number at step 6"}};
+  EXPECT_EQ(cell(report_table(comparison), 0, "top-1 %"), "81.00 ± 1.41, 1 of 3 diverged");
+  EXPECT_NE(report_verdict(comparison).find("ape has no figure for seed 2: the loss is not"),
+            std::string::npos);
+  const std::string text = json_report(comparison);
+  EXPECT_EQ(json_report(comparison_from_json(text, "results.json")), text);
 }
 
 TEST(Report, WhatIsNoJsonOfAComparisonIsRefused) {
@@ -187,23 +216,6 @@ TEST(Verdict, StandsInEveryReport) {
   expect_says(markdown_report(comparison), verdict);
   expect_says(html_report(comparison), verdict);
   EXPECT_EQ(nlohmann::json::parse(json_report(comparison))["verdict"], verdict);
-}
-
-TEST(Uncertainty, IntervalsAreThoseOfTheTables) {
-  // Wilson's interval for 81 of 263, a textbook example: 0.255 to 0.366.
-  const Interval interval = share_interval(81.0 / 263, 263);
-  EXPECT_NEAR(interval.low, 0.2553, 5e-4);
-  EXPECT_NEAR(interval.high, 0.3662, 5e-4);
-  // 8 of 10, where every term counts; all of 20: 1 / (1 + 1.96² / 20).
-  EXPECT_NEAR(share_interval(0.8, 10).low, 0.49016, 1e-5);
-  EXPECT_NEAR(share_interval(0.8, 10).high, 0.94332, 1e-5);
-  EXPECT_NEAR(share_interval(1, 20).low, 0.83887, 1e-5);
-  EXPECT_EQ(share_interval(1, 20).high, 1);
-  EXPECT_EQ(share_interval(0, 20).low, 0);
-  EXPECT_NEAR(share_margin(0.5, 0.5, 1000), 1.96 * std::sqrt(0.5 / 1000), 1e-5);
-  // Deviations of √2 in both groups, two degrees of freedom: t = 4.303 times √2.
-  EXPECT_NEAR(mean_margin({{1, 3}, {4, 6}}, 0, 1), 4.303 * std::sqrt(2.0), 1e-6);
-  EXPECT_TRUE(std::isinf(mean_margin({{1}, {4}}, 0, 1)));
 }
 
 }  // namespace

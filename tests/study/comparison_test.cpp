@@ -1,66 +1,26 @@
 #include "sape2/study/comparison.h"
 
 #include "sape2/base/error.h"
+#include "sape2/io/folder_lock.h"
 
 #include "io/scratch_folder.h"
+#include "study/tiny_comparison.h"
 
 #include <gtest/gtest.h>
-
-#include <fstream>
-#include <sstream>
 
 namespace sape2::study {
 namespace {
 
 namespace fs = std::filesystem;
 using io::test::ScratchFolder;
-
-ComparisonPlan tiny_plan() {
-  ComparisonPlan plan;
-  plan.rows = listed_rows("ape,sape2-rel-k[gates=open]");
-  plan.common.model.vit.depth = 1;
-  plan.common.model.vit.width = 16;
-  plan.common.model.vit.heads = 2;
-  plan.common.data = {.name = "shapes", .train_images = 64, .test_images = 32};
-  plan.common.recipe.epochs = 2;
-  plan.common.recipe.warmup_epochs = 1;
-  plan.common.recipe.batch_size = 16;
-  plan.common.recipe.log_steps = 2;
-  plan.seeds = 2;
-  plan.recipe = "tiny";
-  plan.model = "tiny";
-  return plan;
-}
-
-Comparison compare(ComparisonPlan plan, const fs::path& folder, ComparisonObserver& observer,
-                   const train::StopRequested& stop = {}) {
-  const train::RunData data = train::load_run_data(plan.common.data);
-  train::fit_to(plan.common.model, data.train, plan.common.recipe);
-  return run_comparison(plan, data, folder, observer, stop);
-}
-
-class Counter : public ComparisonObserver {
- public:
-  void run_begins(const nn::EncodingSpec&, std::uint64_t, std::int64_t, std::int64_t total,
-                  bool reused) override {
-    total_ = total;
-    reused_ += reused;
-  }
-  void step_done(const train::StepReport&) override { ++steps_; }
-
-  std::int64_t total_ = 0, reused_ = 0, steps_ = 0;
-};
-
-std::string text_of(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
+using test::compare;
+using test::RunCounter;
+using test::text_of;
+using test::tiny_plan;
 
 TEST(Comparison, TrainsEveryEncodingAndSeedOnce) {
   const ScratchFolder folder;
-  Counter first, second;
+  RunCounter first, second;
   const Comparison comparison = compare(tiny_plan(), folder / "out", first);
   EXPECT_TRUE(comparison.finished);
   EXPECT_EQ(first.total_, 4);
@@ -93,7 +53,7 @@ TEST(Comparison, TrainsEveryEncodingAndSeedOnce) {
 
 TEST(Comparison, GoesOnWhereItWasCutOff) {
   const ScratchFolder folder;
-  Counter whole, before, after;
+  RunCounter whole, before, after;
   compare(tiny_plan(), folder / "whole", whole);
 
   // In the second of four runs, in the middle of an epoch.
@@ -117,9 +77,9 @@ TEST(Comparison, GoesOnWhereItWasCutOff) {
 TEST(Comparison, TrainsARunAgainOnlyIfAsked) {
   const ScratchFolder folder;
   ComparisonPlan plan = tiny_plan();
-  plan.seeds = 1;
+  plan.seeds = {0};
   plan.rows.resize(1);
-  Counter counter, none, again;
+  RunCounter counter, none, again;
   compare(plan, folder / "out", counter);
   const fs::path run = folder / "out/runs/ape/seed-0";
   const std::string weights = text_of(run / "last.safetensors"), log = text_of(run / "log.jsonl");
@@ -143,10 +103,10 @@ TEST(Comparison, TrainsARunAgainOnlyIfAsked) {
 TEST(Comparison, RefusesAFolderOfAnotherPlan) {
   const ScratchFolder folder;
   ComparisonPlan plan = tiny_plan();
-  plan.seeds = 1;
+  plan.seeds = {0};
   plan.rows.resize(1);
   plan.common.recipe.epochs = 1;
-  Counter counter;
+  RunCounter counter;
   compare(plan, folder / "out", counter);
   plan.common.recipe.learning_rate *= 2;
   try {
@@ -156,6 +116,65 @@ TEST(Comparison, RefusesAFolderOfAnotherPlan) {
     EXPECT_NE(std::string(error.what()).find("ape/seed-0"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("--out"), std::string::npos) << error.what();
   }
+}
+
+// A learning rate that no training survives: the run is a row's missing figure, not the end of all.
+TEST(Comparison, ARunThatDivergesIsShownAndTheOthersGoOn) {
+  const ScratchFolder folder;
+  ComparisonPlan plan = tiny_plan();
+  plan.seeds = {0};
+  plan.rows = listed_rows("ape,none");
+  plan.common.recipe = test::diverging_recipe();
+  RunCounter counter, again, anew;
+  const Comparison comparison = compare(plan, folder / "out", counter);
+  EXPECT_TRUE(comparison.finished);
+  EXPECT_EQ(counter.failed_, 2);
+  for (const RowResult& row : comparison.rows) {
+    EXPECT_TRUE(row.runs.empty());
+    ASSERT_EQ(row.failed.size(), 1u);
+    EXPECT_NE(row.failed[0].reason.find("not a finite number"), std::string::npos);
+    EXPECT_EQ(row.failed[0].reason.find("--learning-rate"), std::string::npos)
+        << "advice for a single run has no place in a table";
+  }
+  EXPECT_NE(text_of(folder / "out/table.md").find("| diverged |"), std::string::npos);
+  compare(plan, folder / "out", again);
+  EXPECT_EQ(again.steps_, 0) << "it would only diverge again";
+  plan.restart = true;
+  compare(plan, folder / "out", anew);
+  EXPECT_GT(anew.steps_, 0);
+  EXPECT_TRUE(fs::exists(folder / "out/runs/ape/seed-0/aside-1/result.json"));
+}
+
+// What somebody else trains is left to them, and taken over when they are gone.
+TEST(Comparison, LeavesRunsToOtherProcesses) {
+  const ScratchFolder folder;
+  ComparisonPlan plan = tiny_plan();
+  plan.seeds = {0};
+  const fs::path theirs = folder / "out/runs/ape/seed-0";
+  fs::create_directories(theirs);
+  auto lock = io::FolderLock::take(theirs);
+  ASSERT_TRUE(lock);
+  RunCounter counter;
+  counter.on_wait_ = [&] { lock.reset(); };
+  const Comparison comparison = compare(plan, folder / "out", counter);
+  EXPECT_TRUE(comparison.finished);
+  EXPECT_EQ(counter.waiting_for_, 1);
+  EXPECT_EQ(counter.begun_,
+            (std::vector<std::string>{"sape2-rel-k[gates=open], seed 0", "ape, seed 0"}));
+  EXPECT_EQ(comparison.rows[0].runs.size(), 1u);
+}
+
+TEST(Comparison, StopsWhileOthersTrain) {
+  const ScratchFolder folder;
+  ComparisonPlan plan = tiny_plan();
+  plan.seeds = {0};
+  plan.rows.resize(1);
+  fs::create_directories(folder / "out/runs/ape/seed-0");
+  const auto lock = io::FolderLock::take(folder / "out/runs/ape/seed-0");
+  RunCounter counter;
+  const auto stop = [&] { return counter.waiting_for_ > 0; };
+  EXPECT_FALSE(compare(plan, folder / "out", counter, stop).finished);
+  EXPECT_EQ(counter.steps_, 0);
 }
 
 }  // namespace

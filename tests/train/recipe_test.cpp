@@ -33,6 +33,7 @@ TEST(Recipe, PaperSaysWhatThePaperStates) {
   EXPECT_EQ(recipe.final_learning_rate, 1e-5);
   EXPECT_EQ(recipe.weight_decay, 5e-5);
   EXPECT_TRUE(recipe.auto_augment);
+  EXPECT_EQ(recipe.clip_norm, 1) << "not stated; without it some encodings diverge";
 }
 
 TEST(Recipe, CommentsMayHaveAnyLetter) {

@@ -27,6 +27,7 @@ enum class Purpose : std::uint32_t {
   partner,
   shapes,
   grain,
+  held_out,
 };
 
 /// Random numbers that depend on (seed, epoch, index, purpose) alone. They are drawn on the host,

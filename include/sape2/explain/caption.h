@@ -20,8 +20,8 @@ struct Extent {
 
 /// The sentences, the one that matters most first: what raises attention and what lowers it, and by
 /// how much; how far positions depend on the image.
-std::vector<std::string> captions(const Look& look, What what,
-                                  const Selection& selection, const Extent& extent);
+std::vector<std::string> captions(const Look& look, What what, const Selection& selection,
+                                  const Extent& extent);
 
 /// How to read such a map, without numbers: "far patches gain attention". `logit_factor` takes its
 /// values into the logits, if one number does.

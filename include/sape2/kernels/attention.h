@@ -29,7 +29,7 @@ struct SoftmaxRow {
 struct AttentionOutputs {
   View out;
   SoftmaxRow* softmax = nullptr;  ///< (images, heads, tokens), contiguous; null: not wanted
-  void* vectors = nullptr;        ///< On a GPU alone, see cuda::sape2_attention_vectors.
+  void* stage1 = nullptr;         ///< Only on a GPU, see cuda::sape2_attention_stage1_bytes.
 };
 
 /// What a backward pass reads besides the inputs: the forward pass's outputs and the gradient.
@@ -37,7 +37,7 @@ struct AttentionSaved {
   ConstView out;
   const SoftmaxRow* softmax = nullptr;  ///< AttentionOutputs::softmax
   ConstView dout;
-  const void* vectors = nullptr;  ///< AttentionOutputs::vectors
+  const void* stage1 = nullptr;  ///< AttentionOutputs::stage1
 };
 
 struct AttentionGradients {
@@ -74,25 +74,17 @@ struct AxisVectorGradients {
   float* dgain = nullptr;  ///< (heads)
 };
 
-/// b_in = ‖x_i − x_n‖ + ‖y_i − y_n‖ for two patches, 0 beside a prefix token.
-void distance_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                                const Bias& bias, const AttentionOutputs& outputs,
-                                const Executor& executor);
-void distance_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                                 const Bias& bias, const AttentionSaved& saved,
-                                 const AttentionGradients& gradients,
-                                 const AxisVectorGradients& vector_gradients,
+/// For two patches, by `form`; 0 if one of the two is a prefix token:
+///   distance: b_in = ‖x_i − x_n‖ + ‖y_i − y_n‖
+///   direct:   b_in = x_i[column of n] + y_i[row of n]
+void axis_bias_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                 Form form, const Bias& bias, const AttentionOutputs& outputs,
                                  const Executor& executor);
-
-/// b_in = x_i[column of n] + y_i[row of n] for two patches, 0 beside a prefix token.
-void axial_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                             const Bias& bias, const AttentionOutputs& outputs,
-                             const Executor& executor);
-void axial_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
-                              const Bias& bias, const AttentionSaved& saved,
-                              const AttentionGradients& gradients,
-                              const AxisVectorGradients& vector_gradients,
-                              const Executor& executor);
+void axis_bias_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                  Form form, const Bias& bias, const AttentionSaved& saved,
+                                  const AttentionGradients& gradients,
+                                  const AxisVectorGradients& vector_gradients,
+                                  const Executor& executor);
 
 // --------------------------------------------- both stages: the vectors come from q, k and tables
 

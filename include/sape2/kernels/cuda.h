@@ -2,15 +2,16 @@
 
 #include "sape2/kernels/attention.h"
 #include "sape2/kernels/cope.h"
+#include "sape2/kernels/dispatch.h"
 #include "sape2/kernels/vectors.h"
 
 #include <cstddef>
 #include <string>
 
 /// The kernels on NVIDIA GPUs, compute capability 8.0 and newer. Parameters are those of the CPU
-/// kernels with device pointers; float16 is taken too, and null stands for the usual numbers: gain
-/// 1, gate_scale 1/√head_size, gate_offset 0. Nothing synchronises with the host, so calls may be
-/// captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
+/// kernels with device pointers; float16 is taken too, and null stands for the default numbers:
+/// gain 1, gate_scale 1/√head_size, gate_offset 0. Nothing synchronises with the host, so calls may
+/// be captured into a CUDA graph. Sums have a fixed order: two runs agree to the last bit.
 ///
 /// Each function needs scratch memory on the device, O(tokens · (rows + cols)) a head: ask for the
 /// size, allocate it (aligned to 256 bytes), pass it on. It may be reused once the stream has
@@ -25,11 +26,11 @@ struct Launch {
   std::size_t workspace_bytes = 0;
 };
 
-/// Empty where the fused kernels take these sizes on the current device, else the sentence that
-/// says why not: heads larger than 128, lines of more than 128 patches with stage 1 or distances,
-/// or more shared memory than the device has.
-std::string refusal(const Shape& shape, DType dtype);
-std::string refusal(const Shape& shape, DType dtype, Form form, std::int64_t sets);
+/// The current device as dispatch.h sees it.
+Device current_device();
+
+/// refusal() of dispatch.h on it.
+std::string refusal(const Call& call);
 
 // ------------------------------------------------------------------------------------- no bias
 
@@ -41,27 +42,28 @@ void plain_attention_backward(const AttentionInputs& inputs, const AttentionSave
 
 // --------------------------------------------------------- stage 2, from given axis vectors
 
-std::size_t biased_attention_workspace(const AttentionInputs& inputs, const AxisVectors& vectors,
-                                       Form form, bool backward);
-void biased_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors, Form form,
-                              const Bias& bias, const AttentionOutputs& outputs,
-                              const Launch& launch);
-void biased_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors, Form form,
-                               const Bias& bias, const AttentionSaved& saved,
-                               const AttentionGradients& gradients,
-                               const AxisVectorGradients& vector_gradients, const Launch& launch);
+std::size_t axis_bias_attention_workspace(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                          Form form, bool backward);
+void axis_bias_attention_forward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                 Form form, const Bias& bias, const AttentionOutputs& outputs,
+                                 const Launch& launch);
+void axis_bias_attention_backward(const AttentionInputs& inputs, const AxisVectors& vectors,
+                                  Form form, const Bias& bias, const AttentionSaved& saved,
+                                  const AttentionGradients& gradients,
+                                  const AxisVectorGradients& vector_gradients,
+                                  const Launch& launch);
 
 // ---------------------------------------------------------------------------------- both stages
 
-/// Bytes of axis vectors, and what comes with them, that forward can keep in
-/// AttentionOutputs::vectors (aligned to 256 bytes) and backward read in AttentionSaved::vectors,
-/// O(tokens · (rows + cols)) a head and the same for every head. Where that is null, which is right
-/// for calls without gradients, backward makes them again. 0 where that costs it less than reading.
-std::size_t sape2_attention_vectors(const AttentionInputs& inputs, const Encoding& encoding,
-                                    Form form);
-/// `kept`: whether the vectors are.
+/// Bytes of stage 1 that forward can save in AttentionOutputs::stage1 (aligned to 256 bytes) and
+/// backward read from AttentionSaved::stage1: O(tokens · (rows + cols)) per head, the same for
+/// every head. If that is null, which is right for calls without gradients, backward computes stage
+/// 1 again. 0 if recomputing costs less than reading.
+std::size_t sape2_attention_stage1_bytes(const AttentionInputs& inputs, const Encoding& encoding,
+                                         Form form);
+/// `saved`: whether stage 1 is.
 std::size_t sape2_attention_workspace(const AttentionInputs& inputs, const Encoding& encoding,
-                                      Form form, bool backward, bool kept);
+                                      Form form, bool backward, bool saved);
 void sape2_attention_forward(const AttentionInputs& inputs, const Encoding& encoding, Form form,
                              const Bias& bias, const AttentionOutputs& outputs,
                              const Launch& launch);
@@ -72,9 +74,6 @@ void sape2_attention_backward(const AttentionInputs& inputs, const Encoding& enc
                               const Launch& launch);
 
 // ------------------------------------------------------------------------ contextual positions
-
-/// As `refusal`; the table may have any number of rows.
-std::string cope_refusal(const Shape& shape, DType dtype);
 
 /// Scratch is O(tokens · positions) a head where shared memory does not hold the table values, and
 /// backward, beyond 64 tokens, sums of dk and dv for each of a fixed number of blocks.

@@ -71,6 +71,29 @@ struct Rows {
 void linear(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
             const LinearEpilogue& epilogue);
 
+/// Whether this CPU multiplies bfloat16 by itself (AVX-512 BF16), twice as many numbers at a time.
+/// CPUID and the system are asked, and a product is tried.
+bool has_bfloat16_products();
+
+/// Rows of bfloat16; the stride is even.
+struct ConstRows16 {
+  const std::uint16_t* data = nullptr;
+  std::int64_t stride = 0;
+};
+struct Rows16 {
+  std::uint16_t* data = nullptr;
+  std::int64_t stride = 0;
+};
+
+/// Rounds rows to the nearest bfloat16; a 0 follows an odd width. Like the next function, only
+/// where has_bfloat16_products().
+void round_to_bfloat16(std::int64_t rows, std::int64_t width, ConstRows x, Rows16 y);
+
+/// linear() of rows of bfloat16, as round_to_bfloat16() makes them, by weights of bfloat16. Sums
+/// are float32.
+void linear(const PackedWeights& weights, std::int64_t rows, ConstRows16 x, Rows y,
+            const LinearEpilogue& epilogue);
+
 /// LayerNorm's parameters, both (width).
 struct LayerNormParameters {
   const float* weight = nullptr;

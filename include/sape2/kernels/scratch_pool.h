@@ -19,6 +19,9 @@ class ScratchPool {
   void* take(std::size_t& size);
   void give_back(void* block, std::size_t size);
 
+  /// Makes sure that so many threads at once find what was ever taken, while none is taken.
+  void reserve(int threads);
+
   /// What the pool has allocated.
   std::size_t bytes() const;
 

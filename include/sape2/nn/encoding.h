@@ -2,6 +2,7 @@
 
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/parameter_scope.h"
+#include "sape2/ops/gates.h"
 #include "sape2/ops/inspect.h"
 #include "sape2/ops/ops.h"
 
@@ -9,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 /// The one interface between position encodings and everything that uses them.
 ///
@@ -25,6 +27,9 @@ class LayerEncoding;
 using AttentionWatcher =
     std::function<void(const LayerEncoding&, const at::Tensor& q, const at::Tensor& k)>;
 
+/// Is given the gates of every layer, the first layer first, and returns those to attend with.
+using GateSubstitute = std::function<ops::Gates(const ops::Gates& own)>;
+
 /// What travels with one forward pass.
 struct ForwardPass {
   /// The grid of this pass.
@@ -35,6 +40,8 @@ struct ForwardPass {
   at::Tensor carried = {};
   /// Who looks on, or nobody.
   AttentionWatcher watcher = {};
+  /// Who exchanges the gates of SaPE², or nobody.
+  GateSubstitute gate_substitute = {};
   /// Stochastic depth: factors on what each branch adds, `[2·depth, B]`; undefined: all 1.
   at::Tensor depth_factors = {};
 };
@@ -55,6 +62,15 @@ class LayerEncoding {
   /// positions where the encoding has them.
   virtual ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k,
                                      const ops::Grid& grid, const ops::PatchList& patches) const;
+
+  /// The gates of SaPE²; nothing where the encoding has none.
+  virtual std::optional<ops::Gates> gates(const at::Tensor& q, const at::Tensor& k,
+                                          const ops::Grid& grid) const;
+
+  /// attend() with these gates in place of its own; for encodings that have gates.
+  virtual at::Tensor attend_with_gates(const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const ops::Grid& grid,
+                                       const ops::Gates& gates) const;
 };
 
 /// The part of an encoding that acts once in a model. By itself: no positions at all.

@@ -39,6 +39,9 @@ class ViT : public torch::nn::Module {
   at::Tensor forward_features(const at::Tensor& images, const AttentionWatcher& watcher = {},
                               const at::Tensor& depth_factors = {});
 
+  /// Logits where `substitute` says which gates of SaPE² each layer attends with.
+  at::Tensor forward_with_gates(const at::Tensor& images, const GateSubstitute& substitute);
+
   /// Pools such tokens and classifies.
   at::Tensor forward_head(const at::Tensor& features);
 
@@ -53,6 +56,8 @@ class ViT : public torch::nn::Module {
 
  private:
   struct Layers;
+
+  at::Tensor run_layers(const at::Tensor& images, ForwardPass& pass);
 
   ModelConfig config_;
   std::set<std::string> decayed_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sape2/nn/encoding_spec.h"
+#include "sape2/study/tuning.h"
 #include "sape2/train/run.h"
 #include "sape2/train/run_config.h"
 
@@ -15,12 +16,17 @@
 ///
 /// A comparison is a folder:
 ///
-///     runs/ENCODING/seed-N/   one run folder each (see run_folder.h), with result.json at its end
-///     table.md                the table
-///     results.json            the table, every run and its epochs
-///     report.html             the same with curves, in one file
+///     runs/ENCODING/seed-N/           a run folder each (see run_folder.h), with result.json at
+///     its
+///                                     end
+///     tuning/ENCODING/KEY=VALUE,…/    the same, for the trials of the tuning
+///     table.md                        the table
+///     results.json                    the table, every run and its epochs
+///     report.html                     the same with curves, in one file
 ///
 /// The last three are written anew after every run. Whatever is finished is never trained again.
+/// Several processes may work in one folder: each takes a run that is not finished and that nobody
+/// trains, and one that was killed leaves its run to the others.
 namespace sape2::study {
 
 /// Accuracy in % as a paper prints it.
@@ -50,12 +56,21 @@ struct ComparisonPlan {
   /// What all runs share, fitted to the data; its encoding and seed are set run by run.
   train::RunConfig common;
   std::vector<ComparisonRow> rows;
-  std::int64_t seeds = 1;  ///< runs an encoding: common.seed, common.seed + 1, …
-  std::string recipe;      ///< its name, for the report
-  std::string model;       ///< the preset's name, for the report
-  /// Begin runs anew whose checkpoints are gone or refused; what they have is moved aside.
+  std::vector<std::uint64_t> seeds = {0};  ///< a run of each encoding for each
+  std::string recipe;                      ///< its name, for the report
+  std::string model;                       ///< the preset's name, for the report
+  /// Settings that every encoding chooses for itself before its runs.
+  std::optional<TuningPlan> tuning = {};
+  /// The row that the others are compared with, seed by seed.
+  std::optional<nn::EncodingSpec> baseline = {};
+  std::string device;  ///< where this process trains, if not where `common` says
+  /// Begin runs anew that diverged, or whose checkpoints are gone or refused; what they have is
+  /// moved aside.
   bool restart = false;
 };
+
+/// `count` seeds from `first` on.
+std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::int64_t count);
 
 /// A finished run. Shares are 0 … 1.
 struct RunResult {
@@ -68,31 +83,47 @@ struct RunResult {
   std::vector<train::EpochRecord> epochs = {};
 };
 
+/// A run that ended without a result.
+struct FailedRun {
+  std::uint64_t seed = 0;
+  std::string reason;  ///< one sentence
+};
+
 struct RowResult {
   ComparisonRow row;
   std::int64_t parameters = 0;
-  std::vector<RunResult> runs = {};  ///< those that are finished
+  std::vector<RunResult> runs = {};  ///< those that are finished, in the order of the seeds
+  std::vector<FailedRun> failed = {};
+  std::vector<Trial> trials = {};  ///< those of the tuning that are done
+  Settings chosen = {};            ///< what the tuning chose; empty without one or before its end
 };
 
 struct Comparison {
   ComparisonPlan plan;
   std::vector<RowResult> rows;
-  bool finished = false;
+  bool finished = false;  ///< nothing is left to train
 };
 
 /// Hears how a comparison goes on; of the run in progress as any train::Observer.
 class ComparisonObserver : public train::Observer {
  public:
-  /// Run `number` of `total` begins or goes on, or was finished before.
-  virtual void run_begins(const nn::EncodingSpec&, std::uint64_t /*seed*/, std::int64_t /*number*/,
-                          std::int64_t /*total*/, bool /*reused*/) {}
-  virtual void run_ended(const nn::EncodingSpec&, const RunResult&) {}
+  /// Run `number` of `total` begins or goes on, or has its result already. `what` names it: "ape,
+  /// seed 0".
+  virtual void run_begins(const std::string& /*what*/, std::int64_t /*number*/,
+                          std::int64_t /*total*/, bool /*has_result*/) {}
+  virtual void run_ended(const std::string& /*what*/, const RunResult&) {}
+  virtual void run_failed(const std::string& /*what*/, const std::string& /*reason*/) {}
+  /// Other processes train all that is left.
+  virtual void waits(std::int64_t /*runs*/) {}
 };
 
-/// Trains what is not yet trained, seed by seed over all encodings, and writes the reports. `stop`
-/// ends it with a checkpoint; calling it again with the same plan goes on. Throws Error if the
-/// folder holds runs of another plan or, without `restart`, runs that lost their checkpoints.
-Comparison run_comparison(const ComparisonPlan& plan, const train::RunData& data,
+/// Trains what is not yet trained, seed by seed over all encodings, and writes the reports; where
+/// the plan has a tuning, all of its trials come first. `training` holds the training images; the
+/// test images are read when the first run needs them, which no trial does. A run that diverges is
+/// a FailedRun, and the others go on. `stop` ends it with a checkpoint; calling it again with the
+/// same plan goes on. Throws Error if the folder holds runs of another plan or, without `restart`,
+/// runs that lost their checkpoints.
+Comparison run_comparison(const ComparisonPlan& plan, const data::Dataset& training,
                           const std::filesystem::path& folder, ComparisonObserver& observer,
                           const train::StopRequested& stop = {});
 

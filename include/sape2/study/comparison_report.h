@@ -1,7 +1,9 @@
 #pragma once
 
 #include "sape2/study/comparison.h"
+#include "sape2/study/uncertainty.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,12 +27,35 @@ struct ReportTable {
 };
 ReportTable report_table(const Comparison& comparison);
 
+/// What each encoding had at each point of the tuning's grid, the chosen one marked; empty if the
+/// comparison has no tuning.
+ReportTable tuning_table(const Comparison& comparison);
+
+/// How that was measured, in a sentence or two.
+std::string tuning_caption(const Comparison& comparison);
+
+/// A row less the baseline, in points of top-1.
+struct BaselineDifference {
+  std::vector<std::uint64_t> seeds;  ///< that both have
+  std::vector<double> points;        ///< of each of these seeds
+  Difference difference;             ///< their mean
+};
+
+/// One for every row; nothing for the baseline itself, for rows that share no seed with it, and if
+/// the comparison has no baseline.
+std::vector<std::optional<BaselineDifference>> baseline_differences(const Comparison& comparison);
+
+/// "+0.28 (+0.07 to +0.49, 7 seeds)"; of one seed: "+0.28 (1 seed)".
+std::string to_string(const BaselineDifference& difference);
+
 /// What was trained and how, in a sentence or two.
 std::string report_caption(const Comparison& comparison);
 
 /// What the table says and what it cannot say, in words: which encoding leads, over which others
 /// the lead is more than seeds and test images explain, and whether the training was too short or
-/// too rarely repeated to rank them. Nothing if fewer than two encodings have finished a run.
+/// too rarely repeated to rank them. With a baseline, what differs from it by the paired t test;
+/// then which runs diverged, and which choice of the tuning lies at the end of its grid. Nothing if
+/// there is nothing to tell.
 std::string report_verdict(const Comparison& comparison);
 
 std::string markdown_report(const Comparison& comparison);

@@ -14,7 +14,7 @@ class ViT;
 namespace sape2::study {
 
 struct ProbeOptions {
-  /// Images for the probes of sizes and translation; `shapes` is generated for the others.
+  /// Images for the probes of sizes, translation and gates; `shapes` is generated for the others.
   train::DataConfig data;
   /// Images each probe looks at.
   std::int64_t images = 500;
@@ -38,7 +38,7 @@ struct ProbeResult {
   std::string reading;  ///< what the figures say, or why nothing was measured
 };
 
-/// `sizes`, `scale`, `translation`, `region`.
+/// `sizes`, `scale`, `translation`, `region`, `gates`.
 const std::vector<std::string>& probe_names();
 
 /// Runs one probe. Throws Error for an unknown name and for data the model cannot take.

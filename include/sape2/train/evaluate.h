@@ -1,5 +1,7 @@
 #pragma once
 
+#include "sape2/base/error.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -24,6 +26,12 @@ struct Evaluation {
   at::Tensor confusion;
 };
 
+/// A model whose outputs are no numbers has no accuracy.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
 struct EvaluateOptions {
   int64_t batch_size = 0;  ///< 0: 256 on a CPU, 2048 on a GPU
 };
@@ -31,7 +39,7 @@ struct EvaluateOptions {
 /// Runs a model over a whole data set on the model's device, with the model's own normalisation, at
 /// the size the images have. The model's weights are taken as they are: `best.safetensors` and
 /// `last.safetensors` of a run with `ema_decay` hold the averaged ones. Throws Error if images
-/// or classes do not fit the model, or if a logit is not a finite number.
+/// or classes do not fit the model, NotFinite if a logit is not a finite number.
 Evaluation evaluate(nn::ViT& model, const data::Dataset& dataset,
                     const EvaluateOptions& options = {});
 

@@ -50,6 +50,9 @@ struct Recipe {
   /// Throws Error with one sentence where values contradict each other.
   void validate() const;
 
+  /// Sets the epochs; a warm-up longer than a quarter of them is shortened to a quarter.
+  void train_for(int64_t number_of_epochs);
+
   bool operator==(const Recipe&) const = default;
 };
 

@@ -11,6 +11,9 @@ namespace sape2::train {
 
 using RecipeValue = std::variant<bool, int64_t, double, std::string>;
 
+/// As a flag gives it: "true", "5", "0.001".
+std::string to_string(const RecipeValue& value);
+
 /// One value of a recipe: what recipe files, command-line flags and run configurations share.
 struct RecipeField {
   using Member =

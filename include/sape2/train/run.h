@@ -19,13 +19,20 @@ DataConfig absolute_paths(DataConfig config);
 /// run.
 DataConfig data_of_run(DataConfig config, const std::filesystem::path& run);
 
-/// Reads a split, or both, with no more images than the configuration says.
+/// Reads a split with no more images than the configuration says.
 data::Dataset load_split(const DataConfig& config, data::Split split);
+
+/// Both splits; with `held_out` images, the training split alone, cut in two by hold_out().
 RunData load_run_data(const DataConfig& config);
 
+/// So many images drawn out of a training split to test on, and the others to train on. The draw is
+/// fixed: it depends on the two numbers of images alone, not on a run's seed.
+RunData hold_out(const data::Dataset& train, int64_t images);
+
 /// Fits a model's configuration to a data set (classes and their names, channels, image size,
-/// normalisation) and to a recipe (dropout and stochastic depth).
+/// normalisation) and to a recipe (dropout and stochastic depth), or to a recipe alone.
 void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe);
+void fit_to(nn::ModelConfig& model, const Recipe& recipe);
 
 /// Trains in the folder of a new run or of one that was begun; `data` is what its configuration
 /// names. See Trainer::run().

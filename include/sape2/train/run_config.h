@@ -20,6 +20,9 @@ struct DataConfig {
   int64_t image_size = 0;    ///< 0: the data set's own
   int64_t train_images = 0;  ///< the first so many only; 0: all
   int64_t test_images = 0;
+  /// Training images to keep out of the training and to test on in place of the test images, which
+  /// are then never read: what settings are chosen by. 0: none.
+  int64_t held_out = 0;
 
   bool operator==(const DataConfig&) const = default;
 };

@@ -1,14 +1,21 @@
 #pragma once
 
+#include "sape2/base/error.h"
+#include "sape2/io/folder_lock.h"
 #include "sape2/train/run_config.h"
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
 namespace sape2::train {
+
+/// Another process trains in the folder.
+class FolderInUse : public Error {
+ public:
+  explicit FolderInUse(const std::filesystem::path& folder);
+};
 
 /// The folder of a run:
 ///
@@ -21,7 +28,7 @@ namespace sape2::train {
 ///     checkpoints/              all that is needed to go on; the last two are kept
 ///     aside-N/                  what was there before the Nth restart()
 ///
-/// While the object lives, no other process can train in the folder.
+/// While the object lives, no other process can train in the folder: its attempt is FolderInUse.
 class RunFolder {
  public:
   /// Makes the folder of a new run. One that holds a run already, or files of one, is refused.
@@ -29,6 +36,12 @@ class RunFolder {
 
   /// Opens the folder of a run that was begun.
   static RunFolder open(const std::filesystem::path& path);
+
+  /// Whichever of the two it takes, for those who come again with the same configuration.
+  static RunFolder open_or_create(const std::filesystem::path& path, const RunConfig& config);
+
+  /// The configuration of a run that was begun, whoever trains there.
+  static RunConfig read_config(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   const RunConfig& config() const { return config_; }
@@ -57,14 +70,17 @@ class RunFolder {
   std::filesystem::path restart() const;
 
  private:
-  RunFolder(std::filesystem::path path, RunConfig config, std::shared_ptr<const int> lock);
+  RunFolder(std::filesystem::path path, RunConfig config, io::FolderLock lock);
+  static RunFolder begin(const std::filesystem::path& path, const RunConfig& config,
+                         io::FolderLock lock);
+  static RunFolder go_on(const std::filesystem::path& path, io::FolderLock lock);
 
   std::vector<std::string> traces() const;
   void await_first_checkpoint() const;
 
   std::filesystem::path path_;
   RunConfig config_;
-  std::shared_ptr<const int> lock_;  // a descriptor that is closed with the last copy
+  io::FolderLock lock_;
 };
 
 }  // namespace sape2::train

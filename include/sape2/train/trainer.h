@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/base/error.h"
 #include "sape2/train/batch_source.h"
 #include "sape2/train/run_folder.h"
 #include "sape2/train/run_log.h"
@@ -14,6 +15,13 @@ struct Dataset;
 }
 
 namespace sape2::train {
+
+/// The loss or the gradient stopped being a number: the run has no result, and would have none if
+/// it were begun again.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
 
 /// Where a run stands after a step.
 struct StepReport {
@@ -60,8 +68,8 @@ class Trainer {
   Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test, Observer& observer);
   ~Trainer();
 
-  /// Trains to the end, or until `stop` says so. Throws Error with one sentence where the loss
-  /// stops being a number or a file cannot be written; what was saved before stays good.
+  /// Trains to the end, or until `stop` says so. Throws Diverged where the loss stops being a
+  /// number and Error where a file cannot be written; what was saved before stays good.
   RunSummary run(const StopRequested& stop = {});
 
  private:

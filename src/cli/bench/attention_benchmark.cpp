@@ -1,8 +1,10 @@
 #include "sape2/base/error.h"
 #include "sape2/io/atomic_file.h"
+#include "sape2/kernels/dispatch.h"
 #include "sape2/train/device.h"
 
 #include "cli/bench/attention_report.h"
+#include "cli/bench/explain_kernels.h"
 #include "cli/bench/gpu_attention_report.h"
 #include "cli/command.h"
 #include "cli/compute_rate.h"
@@ -69,12 +71,20 @@ class AttentionBenchmark : public Command {
         ->check(CLI::Range(0.001, kMostSeconds))
         ->type_name("S");
     app.add_flag("--no-reference", no_reference_, "Leave out the slow reference");
+    explain_option_ =
+        app.add_option("--explain", explain_,
+                       "Instead of measuring: which CUDA kernels the cases take on a GPU, and why "
+                       "not faster ones; sm_80, sm_90, … or cuda, the GPU at hand (default: sm_90)")
+            ->expected(0, 1)
+            ->check(CLI::IsMember(gpu_names()))
+            ->type_name("GPU");
     app.add_option("--json", json_, "Write the rows to this file too")->type_name("FILE");
     // How the benchmark measures one path in a process of its own.
     app.add_option("--measure", measure_)->check(CLI::IsMember({"plain", "reference"}))->group("");
   }
 
   int run(Terminal& terminal) override {
+    if (explain_option_->count() > 0) return explain(terminal);
     const auto cases = wanted_cases();
     if (!measure_.empty()) {
       if (seconds_ > 0) patience_.milliseconds = 1000 * seconds_;
@@ -93,6 +103,20 @@ class AttentionBenchmark : public Command {
   }
 
  private:
+  static std::vector<std::string> gpu_names() {
+    auto names = kernels::cuda::device_names();
+    names.push_back("cuda");
+    return names;
+  }
+
+  // Cases as on a GPU, of both passes one after the other.
+  int explain(Terminal& terminal) {
+    if (is_cpu()) device_ = "cuda";
+    for (const AttentionCase& wanted : wanted_cases())
+      terminal.print(explain_kernels(wanted, explain_.empty() ? "sm_90" : explain_));
+    return kExitSuccess;
+  }
+
   // The time that is left of what was asked for, shared out over the cases that are left: each is
   // measured once in this process and once in each process of its own.
   double milliseconds_a_path(double spent, std::size_t cases_left) const {
@@ -179,6 +203,8 @@ class AttentionBenchmark : public Command {
   double seconds_ = 0;  // 0: as patient as usual
   bool no_reference_ = false;
   std::string json_;
+  CLI::Option* explain_option_ = nullptr;
+  std::string explain_;
   std::string measure_;
 };
 

@@ -1,5 +1,7 @@
 #include "cli/bench/child_process.h"
 
+#include "cli/argument_pointers.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,13 +25,6 @@ std::vector<std::string> changed_environment(const std::string& variable,
   }
   all.push_back(variable + "=" + value);
   return all;
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 /// Reads to the end; false where time ran out first.
@@ -61,8 +56,9 @@ std::optional<std::string> output_of_self(const std::vector<std::string>& argume
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   pid_t child = 0;
-  const int failed = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr,
-                                   pointers_to(words).data(), pointers_to(environment).data());
+  const int failed =
+      ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argument_pointers(words).data(),
+                    argument_pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   ::close(pipe_ends[1]);
 

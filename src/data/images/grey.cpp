@@ -1,7 +1,7 @@
+#include "data/grey.h"
+
 #include "sape2/base/error.h"
 #include "sape2/data/image.h"
-
-#include "data/grey.h"
 
 namespace sape2::data {
 

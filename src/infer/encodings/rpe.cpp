@@ -26,9 +26,9 @@ class RpeAttention : public GridAttention {
 
   void attend(const kernels::AttentionInputs& inputs, const kernels::AttentionOutputs& outputs,
               const kernels::Executor& executor) const override {
-    kernels::axial_attention_forward(
-        inputs, {.x = vectors_.x.data(), .y = vectors_.y.data(), .shared = true}, bias(), outputs,
-        executor);
+    kernels::axis_bias_attention_forward(
+        inputs, {.x = vectors_.x.data(), .y = vectors_.y.data(), .shared = true},
+        kernels::Form::direct, bias(), outputs, executor);
   }
 
   AttentionRows inspect(const QueriesAndKeys& tokens, Patches patches) const override {

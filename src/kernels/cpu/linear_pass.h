@@ -15,6 +15,10 @@ constexpr std::int64_t panels_of(std::int64_t outputs) {
 // The functions of sape2/kernels/linear.h for the best SIMD target, arguments checked.
 void linear_rows(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
                  const LinearEpilogue& epilogue);
+/// A block of sums, (rows, columns), contiguous, through the epilogue into y; its columns begin at
+/// `output` of `outputs`.
+void finish_block(const float* sums, int rows, int columns, std::int64_t outputs, std::int64_t row,
+                  std::int64_t output, Rows y, const LinearEpilogue& epilogue);
 void normalise_rows(const LayerNormParameters& parameters, std::int64_t rows, std::int64_t width,
                     ConstRows x, Rows y, ConstRows added);
 void rotate_rows(std::int64_t rows, std::int64_t width, Rows x, ConstRows turns);

@@ -126,6 +126,21 @@ HWY_NOINLINE void finish_some(V value, const LinearEpilogue& epilogue, std::int6
   std::copy_n(result, count, out);
 }
 
+/// A vector of sums that begins at `output` of `outputs`, through the epilogue to its place.
+HWY_INLINE void finish(V sum, const LinearEpilogue& epilogue, std::int64_t outputs,
+                       std::int64_t row, std::int64_t output, Rows y) {
+  const std::int64_t left = outputs - output;
+  float* out = y.data + row * y.stride + output;
+  if (left >= kLanes) {
+    const auto at = [&](const float* vector) { return vector ? vector + output : nullptr; };
+    const float* added =
+        epilogue.added ? epilogue.added + row * epilogue.added_stride + output : nullptr;
+    hn::StoreU(finished(sum, epilogue, at(epilogue.bias), at(epilogue.factor), added), F(), out);
+  } else if (left > 0) {
+    finish_some(sum, epilogue, row, output, left, out);
+  }
+}
+
 template <int kRows, int kPanels>
 HWY_NOINLINE void block(const Product& product, std::int64_t row, std::int64_t first_panel) {
   constexpr int kVectors = kPanels * kPanelVectors;
@@ -145,23 +160,12 @@ HWY_NOINLINE void block(const Product& product, std::int64_t row, std::int64_t f
     sum_bfloat16<kRows, kPanels>(weights.inputs(), x, product.x.stride, product.panel(first_panel),
                                  product.panel_bytes, sum);
   }
-  const LinearEpilogue& epilogue = product.epilogue;
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t output = first_panel * kPanel + v * kLanes;
-      const std::int64_t left = weights.outputs() - output;
-      float* out = product.y.data + (row + r) * product.y.stride + output;
-      if (left >= kLanes) {
-        const auto at = [&](const float* vector) { return vector ? vector + output : nullptr; };
-        const float* added =
-            epilogue.added ? epilogue.added + (row + r) * epilogue.added_stride + output : nullptr;
-        hn::StoreU(finished(sum[r][v], epilogue, at(epilogue.bias), at(epilogue.factor), added), f,
-                   out);
-      } else if (left > 0) {
-        finish_some(sum[r][v], epilogue, row + r, output, left, out);
-      }
+      finish(sum[r][v], product.epilogue, weights.outputs(), row + r,
+             first_panel * kPanel + v * kLanes, product.y);
     }
   }
 }
@@ -213,6 +217,15 @@ void linear_rows(const PackedWeights& weights, std::int64_t rows, ConstRows x, R
   }
 }
 
+void finish_block(const float* sums, int rows, int columns, std::int64_t outputs, std::int64_t row,
+                  std::int64_t output, Rows y, const LinearEpilogue& epilogue) {
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < columns; c += kLanes) {
+      finish(hn::Load(F(), sums + r * columns + c), epilogue, outputs, row + r, output + c, y);
+    }
+  }
+}
+
 }  // namespace sape2::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -220,6 +233,13 @@ HWY_AFTER_NAMESPACE();
 namespace sape2::kernels {
 
 HWY_EXPORT(linear_rows);
+HWY_EXPORT(finish_block);
+
+void finish_block(const float* sums, int rows, int columns, std::int64_t outputs, std::int64_t row,
+                  std::int64_t output, Rows y, const LinearEpilogue& epilogue) {
+  HWY_DYNAMIC_DISPATCH(finish_block)
+  (sums, rows, columns, outputs, row, output, y, epilogue);
+}
 
 void linear_rows(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
                  const LinearEpilogue& epilogue) {

@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sape2::kernels::HWY_NAMESPACE {
 
-/// Running softmax of a panel of queries; each is kTile floats.
+/// Online softmax of a panel of queries; each is kTile floats.
 struct SoftmaxState {
   float* maximum;
   float* sum;

@@ -40,6 +40,18 @@ class Sape2Layer : public LayerEncoding {
                                      spec_.choice("form"), bias_options(q));
   }
 
+  std::optional<ops::Gates> gates(const at::Tensor& q, const at::Tensor& k,
+                                  const ops::Grid& grid) const override {
+    return ops::sape2_gates(q, k, grid, vector_options(q));
+  }
+
+  at::Tensor attend_with_gates(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const ops::Grid& grid, const ops::Gates& gates) const override {
+    const auto [ex, ey] = tables(grid);
+    return ops::sape2_attention_with_gates(q, k, v, ex, ey, grid, gates, vector_options(q),
+                                           spec_.choice("form"), bias_options(q));
+  }
+
  private:
   std::pair<at::Tensor, at::Tensor> tables(const ops::Grid& grid) const {
     return resized_tables(ex_, ey_, spec_.choice("span"), spec_.choice("resize"), shape_, grid);

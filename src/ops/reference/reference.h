@@ -1,5 +1,7 @@
 #pragma once
 
+#include "sape2/ops/gates.h"
+
 #include "ops/arguments.h"
 
 /// The operators as plain formulas in LibTorch operations, differentiable by autograd: slow and
@@ -9,6 +11,12 @@ namespace sape2::ops::reference {
 
 /// Axis vectors (B, h, H·W, W) and (B, h, H·W, H); mode "qk": with a leading axis of 2.
 std::pair<at::Tensor, at::Tensor> vectors(const VectorArguments& a);
+
+/// The same with given gates, of every image or of one for all.
+std::pair<at::Tensor, at::Tensor> vectors(const VectorArguments& a, const Gates& gates);
+
+/// The gates of all rows and columns of the grid.
+Gates grid_gates(const VectorArguments& a);
 
 /// Step 1 of stage 1 for tokens laid out in lines (…, n, d), each a row or a column of the grid:
 /// the gates (…, n, n) of each line's patches.

@@ -26,31 +26,35 @@ at::Tensor between_positions(const at::Tensor& gates) {
   return right - left;
 }
 
-/// One axis for tokens laid out as (B, h, lines, n, d), each line a row or a column of the grid.
-/// `table` is (M, d) or (h, M, d). Returns (B, h, lines, n, n).
-at::Tensor axis_vectors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& a,
-                        const at::Tensor& table, const std::string& span,
-                        const at::Tensor& gate_scale, const at::Tensor& gate_offset) {
-  const auto p = positions(gates(q, k, gate_scale, gate_offset), span, table.size(-2));
+/// One axis for tokens `a` laid out as (B, h, lines, n, d), each line a row or a column of the
+/// grid, and the gates (B or 1, h, lines, n, n) of these lines. `table` is (M, d) or (h, M, d).
+/// Returns (B, h, lines, n, n).
+at::Tensor axis_vectors(const at::Tensor& gates, const at::Tensor& a, const at::Tensor& table,
+                        const std::string& span) {
   const auto per_head_table =
       table.dim() == 3 ? table.view({1, table.size(0), 1, table.size(1), table.size(2)}) : table;
-  return interpolate(ordered_products(a, per_head_table), p, origin_of(span, table.size(-2)));
+  const auto z = ordered_products(a, per_head_table);
+  auto sizes = gates.sizes().vec();
+  sizes[0] = a.size(0);
+  const auto p = positions(gates, span, table.size(-2)).expand(sizes);
+  return interpolate(z, p, origin_of(span, table.size(-2)));
 }
 
-std::pair<at::Tensor, at::Tensor> one_part(const VectorArguments& s, const at::Tensor& a,
-                                           const at::Tensor& ex, const at::Tensor& ey) {
+std::pair<at::Tensor, at::Tensor> one_part(const VectorArguments& s, const Gates& gates,
+                                           const at::Tensor& a, const at::Tensor& ex,
+                                           const at::Tensor& ey) {
   const auto& g = s.grid;
-  const int64_t images = s.q.size(0), heads = s.q.size(1), head_size = s.q.size(3);
-  const auto rows_of = [&](const at::Tensor& t) { return rows_of_grid(t, g); };
-  const auto columns_of = [&](const at::Tensor& t) { return columns_of_grid(t, g); };
-  const auto scale = per_head(s.gate_scale, 1 / std::sqrt(double(head_size)), s.q, 3);
-  const auto offset = per_head(s.gate_offset, 0, s.q, 3);
-
-  const auto ux = axis_vectors(rows_of(s.q), rows_of(s.k), rows_of(a), ex, s.span, scale, offset);
-  const auto uy =
-      axis_vectors(columns_of(s.q), columns_of(s.k), columns_of(a), ey, s.span, scale, offset);
+  const int64_t images = s.q.size(0), heads = s.q.size(1);
+  const auto ux = axis_vectors(gates.x, rows_of_grid(a, g), ex, s.span);
+  const auto uy = axis_vectors(gates.y, columns_of_grid(a, g), ey, s.span);
   return {ux.reshape({images, heads, g.patches(), g.cols}),
           uy.transpose(2, 3).reshape({images, heads, g.patches(), g.rows})};
+}
+
+VectorArguments widened_arguments(const VectorArguments& given) {
+  VectorArguments a = given;
+  for (at::Tensor* tensor : a.tensors()) *tensor = widened(*tensor);
+  return a;
 }
 
 }  // namespace
@@ -102,14 +106,25 @@ at::Tensor interpolate(const at::Tensor& z, const at::Tensor& p, int64_t origin)
   return weight * row(p.detach().ceil()) + (1 - weight) * row(below);
 }
 
-std::pair<at::Tensor, at::Tensor> vectors(const VectorArguments& given) {
-  VectorArguments a = given;
-  for (auto* tensor : {&a.q, &a.k, &a.ex, &a.ey, &a.gate_scale, &a.gate_offset})
-    *tensor = widened(*tensor);
-  if (!a.has_both()) return one_part(a, a.has_q() ? a.q : a.k, a.ex, a.ey);
-  const auto [uxq, uyq] = one_part(a, a.q, a.ex[0], a.ey[0]);
-  const auto [uxk, uyk] = one_part(a, a.k, a.ex[1], a.ey[1]);
+Gates grid_gates(const VectorArguments& given) {
+  const VectorArguments a = widened_arguments(given);
+  const double standard = 1 / std::sqrt(static_cast<double>(a.q.size(3)));
+  const auto scale = per_head(a.gate_scale, standard, a.q, 3);
+  const auto offset = per_head(a.gate_offset, 0, a.q, 3);
+  return {gates(rows_of_grid(a.q, a.grid), rows_of_grid(a.k, a.grid), scale, offset),
+          gates(columns_of_grid(a.q, a.grid), columns_of_grid(a.k, a.grid), scale, offset)};
+}
+
+std::pair<at::Tensor, at::Tensor> vectors(const VectorArguments& given, const Gates& gates) {
+  const VectorArguments a = widened_arguments(given);
+  if (!a.has_both()) return one_part(a, gates, a.has_q() ? a.q : a.k, a.ex, a.ey);
+  const auto [uxq, uyq] = one_part(a, gates, a.q, a.ex[0], a.ey[0]);
+  const auto [uxk, uyk] = one_part(a, gates, a.k, a.ex[1], a.ey[1]);
   return {at::stack({uxq, uxk}), at::stack({uyq, uyk})};
+}
+
+std::pair<at::Tensor, at::Tensor> vectors(const VectorArguments& a) {
+  return vectors(a, grid_gates(a));
 }
 
 }  // namespace sape2::ops::reference

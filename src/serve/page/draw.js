@@ -22,14 +22,17 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Round numbers from low to high, a step of 1, 2 or 5 times a power of ten apart.
+// Round numbers from low to high, about `count` of them and never one alone, a step of 1, 2 or 5 times a power of ten
+// apart.
 export function roundTicks(low, high, count) {
   if (!(high > low)) return [{ value: low, text: short(low) }];
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((one) => one * power >= rough * (1 - 1e-9));
+  const first = Math.ceil(low / step - 1e-9), last = Math.floor(high / step + 1e-9);
+  if (last <= first) return roundTicks(low, high, count + 1);
   const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
   const ticks = [];
-  for (let i = Math.ceil(low / step - 1e-9); i <= high / step + 1e-9; i++) {
+  for (let i = first; i <= last; i++) {
     ticks.push({ value: i * step, text: minus((i === 0 ? 0 : i * step).toFixed(digits)) });
   }
   return ticks;

@@ -17,6 +17,7 @@ ProbeResult probe_sizes(nn::ViT& model, const ProbeOptions& options);
 ProbeResult probe_scale(nn::ViT& model, const ProbeOptions& options);
 ProbeResult probe_translation(nn::ViT& model, const ProbeOptions& options);
 ProbeResult probe_region(nn::ViT& model, const ProbeOptions& options);
+ProbeResult probe_gates(nn::ViT& model, const ProbeOptions& options);
 
 /// Whether the model tells the classes of `shapes` apart.
 bool knows_shapes(const nn::ViT& model);

@@ -11,7 +11,7 @@
 namespace sape2::study {
 
 const std::vector<std::string>& probe_names() {
-  static const std::vector<std::string> names{"sizes", "scale", "translation", "region"};
+  static const std::vector<std::string> names{"sizes", "scale", "translation", "region", "gates"};
   return names;
 }
 
@@ -20,6 +20,7 @@ ProbeResult run_probe(const std::string& name, nn::ViT& model, const ProbeOption
   if (name == "scale") return probe_scale(model, options);
   if (name == "translation") return probe_translation(model, options);
   if (name == "region") return probe_region(model, options);
+  if (name == "gates") return probe_gates(model, options);
   throw Error("the probe " + in_quotes(name) + " is not known; " +
               name_advice(name, probe_names()));
 }

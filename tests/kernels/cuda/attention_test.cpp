@@ -201,8 +201,9 @@ TEST_P(CudaAttention, LongLinesAtTheirEdges) {
 /// block of a cluster line by line, and one line does not exist.
 TEST_P(CudaAttention, SeveralLinesABlock) {
   if (GetParam() == DType::float32)
-    GTEST_SKIP() << "of a million positions one lies so near an integer (15.9999991) that float32 "
-                    "takes its other side";
+    GTEST_SKIP()
+        << "of a million positions one lies so centered an integer (15.9999991) that float32 "
+           "takes its other side";
   Random random(17);
   for (const auto form : {Form::direct, Form::distance}) {
     Problem p;
@@ -214,7 +215,7 @@ TEST_P(CudaAttention, SeveralLinesABlock) {
 }
 
 /// Forward and backward may not find their rows aligned alike in tiles either: one then takes the
-/// copy engine, and the other cannot.
+/// TMA, and the other cannot.
 TEST_P(CudaAttention, RowsAlignedInOneDirectionOnly) {
   Random random(31);
   for (const auto [rows, cols, prefix] : {std::array{18, 20, 1}, {16, 32, 0}, {5, 48, 0}})

@@ -179,7 +179,7 @@ TEST_P(CudaExtremes, LogitsFarFromZero) {
         }
         const auto problem = rounded_problem(p, GetParam());
         SCOPED_TRACE(described(problem));
-        SCOPED_TRACE("logits near " + std::to_string(first) + ", then " + std::to_string(rest));
+        SCOPED_TRACE("logits centered " + std::to_string(first) + ", then " + std::to_string(rest));
         expect_near(run_on_gpu(problem, GetParam(), false), problem, GetParam());
       }
 }

@@ -6,9 +6,9 @@ namespace {
 
 class CudaHeads : public GpuTest {};
 
-/// In 16 bits these run a head a block, at the edges of what that takes: one token, one line, more
-/// rows than 16, all slots used, class and register tokens, several images a block, and sizes next
-/// to the last that fit.
+/// In 16 bits these run one block per head, at the edges of what that takes: one token, one line,
+/// more rows than 16, all slots used, class and register tokens, several images a block, and sizes
+/// next to the last that fit.
 TEST_P(CudaHeads, SmallGridsAtTheirEdges) {
   Random random(7);
   struct Edge {

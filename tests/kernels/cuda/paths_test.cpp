@@ -62,9 +62,9 @@ double relative_error(const Numbers& some, const Numbers& exact) {
 
 class CudaPaths : public GpuTest {};
 
-// In 16 bits the first seven run a head a block, by a kernel each, the others in tiles: streamed
-// with lines padded to 16, 32, 48 and 64, whole grids among them, with a wide line, with wide
-// heads, and with heads of no compiled size.
+// In 16 bits the first seven run one block per head, by a kernel each, the others in tiles:
+// streamed with lines padded to 16, 32, 48 and 64, whole grids among them, with a wide line, with
+// wide heads, and with heads of no compiled size.
 TEST_P(CudaPaths, EveryKernel) {
   Random random(11);
   const bool is_wide = GetParam() == DType::float32;

@@ -125,13 +125,14 @@ struct Run {
     const DeviceNumbers x(p.vectors[0], type), y(p.vectors[1], type);
     const DeviceNumbers dx(p.vectors[0].size(), type), dy(p.vectors[1].size(), type);
     const AxisVectors vectors{p.sets(), x.data(), y.data()};
-    with_workspace(cuda::biased_attention_workspace(inputs, vectors, p.form, false),
+    with_workspace(cuda::axis_bias_attention_workspace(inputs, vectors, p.form, false),
                    [&](const cuda::Launch& launch) {
-                     cuda::biased_attention_forward(inputs, vectors, p.form, bias, outputs, launch);
+                     cuda::axis_bias_attention_forward(inputs, vectors, p.form, bias, outputs,
+                                                       launch);
                    });
-    with_workspace(cuda::biased_attention_workspace(inputs, vectors, p.form, true),
+    with_workspace(cuda::axis_bias_attention_workspace(inputs, vectors, p.form, true),
                    [&](const cuda::Launch& launch) {
-                     cuda::biased_attention_backward(
+                     cuda::axis_bias_attention_backward(
                          inputs, vectors, p.form, bias, saved, gradients,
                          {dx.data(), dy.data(), wanted_dgain()}, launch);
                    });
@@ -165,14 +166,14 @@ struct Run {
           TableGradients{dtables[set][0]->floats(), dtables[set][1]->floats()};
     }
     const DeviceBytes vectors(
-        keeps_vectors ? cuda::sape2_attention_vectors(inputs, encoding, p.form) : 0);
+        keeps_vectors ? cuda::sape2_attention_stage1_bytes(inputs, encoding, p.form) : 0);
     const bool kept = vectors.size() > 0;
-    if (kept) saved.vectors = (keeper ? keeper : this)->outputs.vectors = vectors.data();
+    if (kept) saved.stage1 = (keeper ? keeper : this)->outputs.stage1 = vectors.data();
     if (keeper) saved.softmax = keeper->saved.softmax;
     for (Run* run : {keeper, this})
       if (run != nullptr)
         with_workspace(cuda::sape2_attention_workspace(run->inputs, encoding, p.form, false,
-                                                       run->outputs.vectors != nullptr),
+                                                       run->outputs.stage1 != nullptr),
                        [&](const cuda::Launch& launch) {
                          cuda::sape2_attention_forward(run->inputs, encoding, p.form, run->bias,
                                                        run->outputs, launch);

@@ -100,6 +100,9 @@ try {
     const ticks = await view().locator('.ticks span').allTextContents();
     assert.ok(ticks.length >= 3, ticks.join());
     for (const tick of ticks) assert.match(tick, /^\d*\.?\d*[0125]×\d/, 'a tick that is not round');
+    const narrow = await page.evaluate(() => import('/draw.js').then(({ roundTicks }) =>
+      [[-1.59, 1.59], [-0.99, 0.99], [0, 9.8], [0.3, 0.31]].map(([low, high]) => roundTicks(low, high, 3).length)));
+    assert.deepEqual(narrow, [3, 3, 2, 3]);  // one tick alone would say nothing
   });
 
   await step('values are read by pointer and keyboard', async () => {

@@ -1,6 +1,7 @@
 #include "sape2/kernels/cuda_training.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/host/device.h"
+#include "kernels/cuda/host/launch.h"
 
 // A whole recipe for one image in one block: its bytes stay in shared memory from the data set to
 // the normalised result. All arithmetic on bytes is in whole numbers, and no product is fused with

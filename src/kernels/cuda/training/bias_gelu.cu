@@ -1,5 +1,7 @@
-#include "kernels/cuda/common.h"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/host/call.h"
 #include "kernels/cuda/training/columns.h"
+#include "kernels/cuda/training/vectors4.cuh"
 #include "kernels/cuda/training/walk.cuh"
 
 namespace sape2::kernels::cuda {

@@ -1,7 +1,8 @@
 #include "sape2/kernels/cuda_training.h"
 
-#include "kernels/cuda/common.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/host/call.h"
+#include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/training/vectors4.cuh"
 
 namespace sape2::kernels::cuda {

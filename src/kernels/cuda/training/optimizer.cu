@@ -1,6 +1,7 @@
 #include "sape2/kernels/cuda_training.h"
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/training/vectors4.cuh"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ constexpr int kPieces = 120;           // that fit into a launch's arguments
 constexpr std::int64_t kChunk = 8192;  // elements of a block
 constexpr int kNormBlocks = 528;
 
-struct Pieces {
+struct N8 {
   GradientPiece pieces[kPieces];
 };
 
@@ -37,7 +38,7 @@ __device__ void take(const GradientPiece& piece, std::int64_t begin, std::int64_
 }
 
 __global__ void __launch_bounds__(kThreads)
-    gather_kernel(const __grid_constant__ Pieces all, float* flat, bool add) {
+    gather_kernel(const __grid_constant__ N8 all, float* flat, bool add) {
   const GradientPiece& piece = all.pieces[blockIdx.y];
   const std::int64_t begin = blockIdx.x * kChunk;
   if (begin >= piece.count) return;
@@ -125,7 +126,7 @@ void gather_gradients(const GradientPiece* pieces, std::int64_t count, float* fl
                       void* stream) {
   for (std::int64_t first = 0; first < count; first += kPieces) {
     const std::int64_t here = std::min<std::int64_t>(kPieces, count - first);
-    Pieces some{};
+    N8 some{};
     std::int64_t longest = 0;
     for (std::int64_t i = 0; i < here; ++i) {
       some.pieces[i] = pieces[first + i];

@@ -1,5 +1,5 @@
-#include "kernels/cuda/common.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/host/call.h"
+#include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/training/columns.h"
 #include "kernels/cuda/training/vectors4.cuh"
 

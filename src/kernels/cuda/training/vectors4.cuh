@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/common/element.cuh"
 
 /// Four neighbours at a time, as float32 in registers.
 namespace sape2::kernels::cuda {
@@ -11,7 +11,7 @@ struct Four {
 
 /// Four neighbours as they lie in memory: half the registers of Four in 16-bit types.
 template <class T>
-using Bits4 = std::conditional_t<kIsWide<T>, float4, uint2>;
+using Bits4 = std::conditional_t<kIsFp32<T>, float4, uint2>;
 
 template <class T>
 __device__ Bits4<T> load_bits(const T* from) {
@@ -20,7 +20,7 @@ __device__ Bits4<T> load_bits(const T* from) {
 
 template <class T>
 __device__ Four widened(const Bits4<T>& bits) {
-  if constexpr (kIsWide<T>) {
+  if constexpr (kIsFp32<T>) {
     return {bits.x, bits.y, bits.z, bits.w};
   } else {
     const float2 low = unpack<T>(bits.x), high = unpack<T>(bits.y);
@@ -35,7 +35,7 @@ __device__ Four load4(const T* from) {
 
 template <class T>
 __device__ void store4(T* to, const Four& v) {
-  if constexpr (kIsWide<T>) {
+  if constexpr (kIsFp32<T>) {
     *reinterpret_cast<float4*>(to) = make_float4(v.x[0], v.x[1], v.x[2], v.x[3]);
   } else {
     *reinterpret_cast<uint2*>(to) = make_uint2(pack<T>(v.x[0], v.x[1]), pack<T>(v.x[2], v.x[3]));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/training/columns.h"
 #include "kernels/cuda/training/vectors4.cuh"
 

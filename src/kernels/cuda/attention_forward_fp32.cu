@@ -1,7 +1,0 @@
-#include "kernels/cuda/attention_forward.cuh"
-
-namespace sape2::kernels::cuda {
-
-template void attention_forward<float>(const AttentionParams&, BiasForm, cudaStream_t);
-
-}  // namespace sape2::kernels::cuda

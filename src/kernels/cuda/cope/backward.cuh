@@ -1,0 +1,288 @@
+#pragma once
+
+#include "kernels/cuda/arch/mma.cuh"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/common/online_softmax.cuh"
+#include "kernels/cuda/common/softmax_delta.cuh"
+#include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/cope/gradients.cuh"
+#include "kernels/cuda/cope/kernels.h"
+#include "kernels/cuda/cope/smem.h"
+#include "kernels/cuda/cope/steps.cuh"
+#include "kernels/cuda/host/launch.h"
+#include "kernels/cuda/host/params.h"
+
+/// A block takes one tile of a head's queries after another and, of each, all keys from the first
+/// to the last: gradients of positions are sums from the start. What lies behind a tile of keys is
+/// found beforehand, from the last to the first. A block adds up its own dk, dv and table
+/// gradients, so there are no atomics and one order of sums.
+namespace sape2::kernels::cuda::cope {
+
+template <class T, int HeadSize>
+__global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
+    backward_kernel(const __grid_constant__ BackwardParams params) {
+  constexpr int kTileBytes = Tile<T>::bytes(kRowTile, HeadSize);
+  constexpr int kOutN8 = HeadSize / 8;
+  extern __shared__ unsigned char shared[];
+  const AttentionParams& p = params.attention.forward;
+  const Params& cope = params.cope;
+  const auto& g = p.geometry;
+  const int tiles = g.padded_tokens / kRowTile;
+  const Lane lane;
+  const int warp_row = threadIdx.x / 32 * 16, own_row = warp_row + lane.g;
+
+  unsigned char* next = aligned_shared(shared);
+  const auto take_tile = [&] {
+    const Tile<T> tile{next, kRowTile, HeadSize};
+    next += kTileBytes;
+    return tile;
+  };
+  const Tile<T> queries = take_tile(), douts = take_tile(), keys = take_tile();
+  const Tile<T> contents = take_tile(),
+                table_apart = table_is_apart(sizeof(T)) ? take_tile() : queries;
+  const Tile<T> weights{next, kRowTile, kRowTile};
+  next += Tile<T>::bytes(kRowTile, kRowTile);
+  float2* const steps = reinterpret_cast<float2*>(next);
+  const Tile<T> table = table_is_apart(sizeof(T)) ? table_apart : Tile<T>{next, kRowTile, HeadSize};
+  const Tile<T> dlogits{next, kRowTile, kRowTile};
+  next += exchange_bytes(sizeof(T), kTileBytes);
+  float* const delta = reinterpret_cast<float*>(next);
+  const std::int64_t block_values = std::int64_t(blockIdx.x) * kRowTile * cope.pitch;
+  float* const values = cope.values == nullptr ? delta + kRowTile : cope.values + block_values;
+  // With one tile of keys the values have been read when their gradients are needed.
+  float* const dvalues = tiles == 1                  ? values
+                         : params.dvalues == nullptr ? values + kRowTile * cope.pitch
+                                                     : params.dvalues + block_values;
+  float* const later_of = params.later + std::int64_t(blockIdx.x) * tiles * kRowTile;
+  const auto last_position = static_cast<float>(cope.positions - 1);
+
+  const auto clear_dvalues = [&] {
+    for (int i = threadIdx.x % 32; i < 16 * cope.pitch; i += 32)
+      dvalues[warp_row * cope.pitch + i] = 0.0F;
+    __syncwarp();
+  };
+
+  const bool resident = table_is_apart(sizeof(T)) && cope.positions <= kRowTile;
+  if (resident) load_table<T, HeadSize>(table, cope, 0, g.head_size);
+  bool table_begun = false;
+  const std::int64_t units = g.batch_heads * params.chunks;
+  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const std::int64_t head_index = unit / params.chunks;
+    const int chunk = static_cast<int>(unit - head_index * params.chunks);
+    const int image = static_cast<int>(head_index / g.heads);
+    const int head = static_cast<int>(head_index - std::int64_t(image) * g.heads);
+    const auto load = [&](const Tile<T>& tile, const ConstView& from, int first) {
+      load_rows<HeadSize, kRowTile>(tile, head_of<T>(from, image, head), g.head_size, g.aligned,
+                                    [&](int r) { return first + r < g.tokens ? first + r : -1; });
+    };
+    const auto arrived = [] {
+      cp_async_commit();
+      cp_async_wait<0>();
+      __syncthreads();
+    };
+
+    for (int query_tile = chunk; query_tile < tiles; query_tile += params.chunks) {
+      const int first_row = query_tile * kRowTile;
+      const bool first_queries = query_tile == chunk;
+      const bool last_queries = query_tile + params.chunks >= tiles;
+      __syncthreads();
+      load(queries, p.q, first_row);
+      load(douts, params.attention.dout, first_row);
+      if (tiles == 1) {
+        load(keys, p.k, 0);
+        load(contents, p.v, 0);
+      }
+      if (tiles > 1) rows_delta<T, HeadSize>(params.attention, image, head, first_row, delta);
+      arrived();
+      float scaled_maximum[2] = {}, inverse_sum[2] = {}, mean[2] = {};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int token = first_row + own_row + 8 * half;
+        if (tiles > 1) mean[half] = delta[own_row + 8 * half];
+        if (token >= g.tokens) continue;
+        const SoftmaxRow softmax = p.softmax[head_index * g.tokens + token];
+        scaled_maximum[half] = softmax.maximum * kLog2E;
+        inverse_sum[half] = 1.0F / softmax.sum;
+      }
+      make_values<T, HeadSize>(values, cope, queries, table, resident, g.head_size);
+
+      if (tiles > 1) {
+        float later[2] = {};
+        for (int tile = tiles - 1; tile >= 0; --tile) {
+          __syncthreads();
+          load(keys, p.k, tile * kRowTile);
+          arrived();
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            if (lane.t == 0) later_of[tile * kRowTile + own_row + 8 * half] = later[half];
+          CopeN8 scores = {}, gates;
+          add_product_with_rows(scores, queries, warp_row, keys, HeadSize);
+          make_gates(gates, scores, cope.gate_scale, g.tokens - tile * kRowTile);
+          running_sums<true>(gates, later);
+        }
+        clear_dvalues();
+      }
+
+      float dq[kOutN8][4] = {}, earlier[2] = {};
+      for (int tile = 0; tile < tiles; ++tile) {
+        __syncthreads();
+        if (tiles > 1) {
+          load(keys, p.k, tile * kRowTile);
+          load(contents, p.v, tile * kRowTile);
+          arrived();
+        }
+
+        const int valid = g.tokens - tile * kRowTile;
+        float later[2] = {};
+        if (tiles > 1) {
+          later[0] = later_of[tile * kRowTile + own_row];
+          later[1] = later_of[tile * kRowTile + own_row + 8];
+        }
+        CopeN8 weight = {}, gate, position, slope, gradient = {};
+        add_product_with_rows(weight, queries, warp_row, keys, HeadSize);
+        make_gates(gate, weight, cope.gate_scale, valid);
+        for_each_n8([&](int n8, int e) { position[n8][e] = gate[n8][e]; });
+        running_sums<true>(position, later);
+        const auto step = [&](int n8, int e) -> float2& {
+          return steps[(own_row + e / 2 * 8) * kStepPitch + n8 * 8 + 2 * lane.t + e % 2];
+        };
+        for_each_n8([&](int n8, int e) {
+          const float at = fminf(position[n8][e], last_position);
+          const Interpolated bias(values + (own_row + e / 2 * 8) * cope.pitch, at);
+          step(n8, e).x = at;
+          slope[n8][e] = bias.slope;
+          const float logit = weight[n8][e] * p.scale + bias.value * cope.bias_factor;
+          const float relative = relative_weight(logit, scaled_maximum[e / 2]) * inverse_sum[e / 2];
+          weight[n8][e] = n8 * 8 + 2 * lane.t + e % 2 < valid ? relative : 0.0F;
+        });
+        add_product_with_rows(gradient, douts, warp_row, contents, HeadSize);
+        if (tiles == 1) {
+          // All weights are here: where one key takes them all, its gradient is exactly 0.
+          for_each_n8([&](int n8, int e) {
+            mean[e / 2] = fmaf(weight[n8][e], gradient[n8][e], mean[e / 2]);
+          });
+          mean[0] = row_sum(mean[0]);
+          mean[1] = row_sum(mean[1]);
+        }
+        for_each_n8([&](int n8, int e) {
+          gradient[n8][e] = weight[n8][e] * (gradient[n8][e] - mean[e / 2]);
+          const float dbias = gradient[n8][e] * cope.bias_factor;
+          step(n8, e).y = dbias;
+          slope[n8][e] *= dbias;
+        });
+        store_square(weights, weight);
+        running_sums<false>(slope, earlier);
+        for_each_n8([&](int n8, int e) {
+          const float open = gate[n8][e] * (1.0F - gate[n8][e]);
+          gradient[n8][e] =
+              params.logit_part * gradient[n8][e] + params.gate_part * open * slope[n8][e];
+        });
+        __syncwarp();
+        if (tiles == 1) clear_dvalues();
+        add_steps(dvalues, cope.pitch, steps, tiles == 1);
+        add_product_with_columns<T>(dq, gradient, keys);
+        __syncthreads();
+        store_square(dlogits, gradient);
+        __syncthreads();
+
+        // Keys along the rows: 16 of them a warp.
+        const auto add_keys = [&](const Tile<T>& square, const Tile<T>& with, float* sums,
+                                  const View& view, float factor) {
+          float x[kOutN8][4] = {};
+          add_transposed_product(x, square, warp_row, with);
+          const int key = tile * kRowTile + own_row;
+          const bool whole = last_queries && params.chunks == 1;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            float* const row =
+                sums + (std::int64_t(blockIdx.x) * g.padded_tokens + key + 8 * half) * HeadSize;
+            if (!first_queries) add_sums(x, half, row, HeadSize);
+            if (!whole) keep_sums(row, x, half, HeadSize);
+            if (whole && view.data != nullptr && key + 8 * half < g.tokens)
+              store_row(head_of<T>(view, image, head).row(key + 8 * half), x, half, factor,
+                        g.head_size, g.aligned);
+          }
+        };
+        add_keys(dlogits, queries, params.dk, params.attention.dk, params.common);
+        add_keys(weights, douts, params.dv, params.attention.dv, 1.0F);
+      }
+
+      // Through the table values, 64 rows of the table at a time.
+#pragma unroll
+      for (int n8 = 0; n8 < kOutN8; ++n8)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) dq[n8][e] *= params.common;
+      for (int first = 0; first < cope.positions; first += kRowTile) {
+        __syncthreads();
+        if (!resident) load_table<T, HeadSize>(table, cope, first, g.head_size);
+        CopeN8 part;
+        for_each_n8([&](int n8, int e) {
+          const int column = first + n8 * 8 + 2 * lane.t + e % 2;
+          part[n8][e] =
+              column < cope.positions ? dvalues[(own_row + e / 2 * 8) * cope.pitch + column] : 0.0F;
+        });
+        store_square(weights, part);
+        __syncthreads();
+        add_product_with_columns<T>(dq, part, table);
+        float dtable[kOutN8][4] = {};
+        add_transposed_product(dtable, weights, warp_row, queries);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = first + own_row + 8 * half;
+          if (row >= cope.positions) continue;
+          float* const sums =
+              params.dtable + (std::int64_t(blockIdx.x) * cope.positions + row) * g.head_size;
+          if (table_begun) add_sums(dtable, half, sums, g.head_size);
+          keep_sums(sums, dtable, half, g.head_size);
+        }
+      }
+      table_begun = true;
+      if (params.attention.dq.data == nullptr) continue;
+      const auto dq_head = head_of<T>(params.attention.dq, image, head);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int token = first_row + own_row + 8 * half;
+        if (token < g.tokens) store_row(dq_head.row(token), dq, half, 1.0F, g.head_size, g.aligned);
+      }
+    }
+  }
+}
+
+/// The sums of a head's blocks, where several share it.
+template <class T, int HeadSize>
+__global__ void __launch_bounds__(kThreads)
+    cope_keys_kernel(const __grid_constant__ BackwardParams params) {
+  const auto& g = params.attention.forward.geometry;
+  const bool values = blockIdx.y == 1;
+  const View& view = values ? params.attention.dv : params.attention.dk;
+  const float* const sums = values ? params.dv : params.dk;
+  const std::int64_t index = std::int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  const int column = static_cast<int>(index % g.head_size);
+  const std::int64_t row = index / g.head_size, head_index = row / g.tokens;
+  if (head_index >= g.batch_heads || view.data == nullptr) return;
+  const std::int64_t token = row - head_index * g.tokens;
+  float sum = 0.0F;
+  for (int chunk = 0; chunk < params.chunks; ++chunk)
+    sum +=
+        sums[((head_index * params.chunks + chunk) * g.padded_tokens + token) * HeadSize + column];
+  head_of<T>(view, head_index / g.heads, head_index % g.heads).row(token)[column] =
+      narrow<T>(values ? sum : sum * params.common);
+}
+
+template <class T>
+void backward(const BackwardParams& p, int blocks, cudaStream_t stream) {
+  const auto& g = p.attention.forward.geometry;
+  const int sets = g.padded_tokens > kRowTile ? 2 : 1;  // of numbers a table row
+  const int values = p.cope.values == nullptr ? sets * value_bytes(p.cope.pitch) : 0;
+  dispatch_head_size<T>(g.head_size, [&](auto size) {
+    constexpr int kSize = decltype(size)::value;
+    launch(backward_kernel<T, kSize>, blocks, 1, kThreads,
+           backward_smem_bytes<sizeof(T)>(kSize) + values, stream, p);
+    if (p.chunks == 1) return;
+    const std::int64_t elements = g.batch_heads * g.tokens * g.head_size;
+    launch(cope_keys_kernel<T, kSize>, (elements + kThreads - 1) / kThreads, 2, kThreads, 0, stream,
+           p);
+  });
+}
+
+}  // namespace sape2::kernels::cuda::cope

@@ -1,7 +1,0 @@
-#include "kernels/cuda/head_forward.cuh"
-
-namespace sape2::kernels::cuda {
-
-template void head_attention_forward<Bf16>(const HeadForward&, BiasForm, cudaStream_t);
-
-}  // namespace sape2::kernels::cuda
