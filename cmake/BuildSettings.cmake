@@ -45,6 +45,12 @@ function(sape2_batches target)
   endif()
 endfunction()
 
+# sape2_small(TARGET): for libraries that do no arithmetic. sape2-predict carries them along, and what it does not use of
+# them is left out.
+function(sape2_small target)
+  target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections $<$<CONFIG:Release>:-Os>)
+endfunction()
+
 # sape2_layer(NAME [RUNTIME]): what all library targets of the layers have in common. RUNTIME marks those that the
 # runtime without LibTorch is made of: find_package(sape2 COMPONENTS infer) brings them alone.
 function(sape2_layer target)

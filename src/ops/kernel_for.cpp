@@ -27,8 +27,8 @@ Value one_of(const char* argument, const std::string& text,
     if (text == name) return value;
     names += (names.empty() ? "\"" : ", \"") + std::string(name) + "\"";
   }
-  TORCH_CHECK_VALUE(false, "kernel_for: ", argument, " is \"", text, "\"; one of ", names,
-                    " was expected");
+  C10_THROW_ERROR(ValueError, c10::str("kernel_for: ", argument, " is \"", text, "\"; one of ",
+                                       names, " was expected"));
 }
 
 cuda::Device device_of(const std::string& name) {
@@ -37,14 +37,15 @@ cuda::Device device_of(const std::string& name) {
     if (std::find(names.begin(), names.end(), name) != names.end()) return cuda::named_device(name);
     std::string all = "\"cuda\"";
     for (const auto& known : names) all += ", \"" + known + "\"";
-    TORCH_CHECK_VALUE(false, "kernel_for: device is \"", name, "\"; one of ", all, " was expected");
+    C10_THROW_ERROR(ValueError, c10::str("kernel_for: device is \"", name, "\"; one of ", all,
+                                         " was expected"));
   }
 #ifdef SAPE2_FUSED_CUDA
   return cuda::current_device();
 #else
-  TORCH_CHECK_VALUE(false,
-                    "kernel_for: device is \"cuda\", and this build has no CUDA kernels; name a "
-                    "compute capability, e.g. \"sm_90\"");
+  C10_THROW_ERROR(ValueError,
+                  "kernel_for: device is \"cuda\", and this build has no CUDA kernels; name a "
+                  "compute capability, e.g. \"sm_90\"");
 #endif
 }
 

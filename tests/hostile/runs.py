@@ -31,9 +31,9 @@ def snapshot(folder):
 
 
 def told(log):
-    """The log without what the clock says; a line that comes again after a resume counts once."""
+    """The log without what the clock says, and without a last line that a kill cut short."""
     lines = []
-    for line in log.splitlines():
+    for line in log[:log.rfind(b"\n") + 1].splitlines():
         values = json.loads(line)
         lines.append(json.dumps({key: values[key] for key in TOLD if key in values}))
     return lines
@@ -167,9 +167,9 @@ class Runs:
     def check_goes_on(self, before, run, folder):
         """A resume begins at the newest checkpoint that is whole, never at the first step."""
         steps = [int(name[-21:-12]) for name in before if name.startswith("checkpoints") and name.endswith(".safetensors")]
-        old = told(before["log.jsonl"][:before["log.jsonl"].rfind(b"\n") + 1])
+        old = told(before["log.jsonl"])
         self.kill_soon_after_start(run, folder)
-        log = told(content(os.path.join(run, "log.jsonl"))[:-1].rsplit(b"\n", 1)[0])
+        log = told(content(os.path.join(run, "log.jsonl")))
         common = [line for line in old if json.loads(line)["step"] <= min(steps)]
         if log[:len(common)] != common:
             raise Failure("lines of the log before the checkpoint are gone after a resume")

@@ -1,5 +1,6 @@
 #include "sape2/base/error.h"
 #include "sape2/io/atomic_file.h"
+#include "sape2/kernels/dispatch.h"
 #include "sape2/train/device.h"
 
 #include "cli/bench/attention_report.h"
@@ -75,6 +76,7 @@ class AttentionBenchmark : public Command {
                        "Instead of measuring: which CUDA kernels the cases take on a GPU, and why "
                        "not faster ones; sm_80, sm_90, … or cuda, the GPU at hand (default: sm_90)")
             ->expected(0, 1)
+            ->check(CLI::IsMember(gpu_names()))
             ->type_name("GPU");
     app.add_option("--json", json_, "Write the rows to this file too")->type_name("FILE");
     // How the benchmark measures one path in a process of its own.
@@ -101,6 +103,12 @@ class AttentionBenchmark : public Command {
   }
 
  private:
+  static std::vector<std::string> gpu_names() {
+    auto names = kernels::cuda::device_names();
+    names.push_back("cuda");
+    return names;
+  }
+
   // Cases as on a GPU, of both passes one after the other.
   int explain(Terminal& terminal) {
     if (is_cpu()) device_ = "cuda";
