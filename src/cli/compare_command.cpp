@@ -192,6 +192,9 @@ class CompareCommand : public Command {
   }
 
   study::Comparison read_merged() const {
+    if (merged_.size() < 2) {
+      throw Error("--merge needs two or more results.json, or folders that hold one");
+    }
     std::vector<study::NamedComparison> parts;
     for (const std::string& path : merged_) parts.push_back(read_results(path));
     return study::merge_comparisons(parts);

@@ -1,5 +1,7 @@
 #include "sape2/explain/caption.h"
 
+#include "sape2/explain/inspection.h"
+
 #include "explain/hand_made.h"
 #include "io/error_text.h"
 

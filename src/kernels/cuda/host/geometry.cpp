@@ -12,7 +12,7 @@ std::size_t element_bytes(DType dtype) {
 }
 
 Geometry geometry_of(const Shape& shape, DType dtype, std::initializer_list<ConstView> views) {
-  const std::int64_t bytes = element_bytes(dtype);
+  const auto bytes = static_cast<std::int64_t>(element_bytes(dtype));
   bool aligned = shape.head_size * bytes % 16 == 0;
   for (const auto& view : views) {
     aligned = aligned && reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
