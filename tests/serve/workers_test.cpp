@@ -190,9 +190,12 @@ TEST(Workers, EndAtOnce) {
     work.begun.wait();
     askers.emplace_back([&] { EXPECT_THROW(workers.run("2", work.work(), second), Interrupted); });
     while (workers.pending() < 2) std::this_thread::yield();
-    first.go();  // who waits has left before the workers end, as connections have
+    // Who waits has left before the workers end, as connections have; the second first, because the
+    // worker would begin its work as soon as it is free.
     second.go();
-    for (std::thread& asker : askers) asker.join();
+    askers[1].join();
+    first.go();
+    askers[0].join();
   }
   EXPECT_EQ(work.runs, 1);
 }
