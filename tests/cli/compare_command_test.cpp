@@ -141,8 +141,9 @@ json results_of(const fs::path& out) {
 
 // Without what the clock and the process say.
 json figures_of(const fs::path& out) {
+  const json results = results_of(out);
   json figures;
-  for (const json& row : results_of(out)["rows"]) {
+  for (const json& row : results["rows"]) {
     for (const json& run : row["runs"]) {
       figures.push_back({row["encoding"], run["seed"], run["top-1"], run["loss"]});
     }
