@@ -1,4 +1,5 @@
 #include "sape2/explain/inspection.h"
+#include "sape2/explain/picture.h"
 
 #include "serve/served.h"
 
