@@ -6,7 +6,7 @@ import argparse
 import runpy
 
 import peers
-from conftest import ROOT
+from conftest import ROOT, needs_torch_2
 
 
 def test_sam() -> None:
@@ -20,6 +20,7 @@ def test_sam() -> None:
     assert float(accelerated.split("|")[-2]) < 1e-4 and original.startswith("| original |")
 
 
+@needs_torch_2
 def test_host() -> None:
     bench = runpy.run_path(str(ROOT / "bench" / "python" / "host.py"))
     results = bench["measured"](argparse.Namespace(calls=3, rounds=1))

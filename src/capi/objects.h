@@ -78,6 +78,8 @@ std::shared_ptr<Object> behind(const Handle* handle) {
 
 template <class Object, class Handle>
 void hand_out(std::shared_ptr<Object> object, Handle** handle) {
+  // A handle is a number that looks like a pointer, never one to follow.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   *handle = reinterpret_cast<Handle*>(Handles<Object>::all().insert(std::move(object)));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace sape2::explain {
@@ -112,7 +113,8 @@ ChosenPatches choose_patches(std::span<const float> patches, const infer::Grid& 
     second = mean_of(all, in_first, false);
   }
   std::size_t of_first = 0, of_second = 0;
-  double best_first = -INFINITY, best_second = -INFINITY;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double best_first = -kInfinity, best_second = -kInfinity;
   for (std::size_t i = 0; i < count; ++i) {
     const double own = in_first[i] ? score(i) : -score(i);
     double& best = in_first[i] ? best_first : best_second;

@@ -7,12 +7,13 @@
 #endif
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 namespace sape2::ops {
 namespace {
 
 bool wants_gradient(const Sape2Arguments& a) {
-  if (!at::GradMode::is_enabled()) return false;
+  if (!c10::GradMode::is_enabled()) return false;
   for (const at::Tensor* tensor : a.tensors())
     if (tensor->defined() && tensor->requires_grad()) return true;
   return false;
