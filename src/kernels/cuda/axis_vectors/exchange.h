@@ -3,6 +3,8 @@
 #include "kernels/cuda/axis_vectors/params.h"
 #include "kernels/cuda/host/params.h"
 
+#include <cuda_runtime.h>
+
 #include <array>
 
 /// Axis vectors between a caller's layout, (sets, images, heads, patches, entries) in the inputs'
