@@ -69,14 +69,14 @@ typedef struct sape2_infer_inspection sape2_infer_inspection;
 typedef enum sape2_infer_arithmetic {
   /// The weights as the file has them, and activations in float32: what `sape2 predict` computes.
   SAPE2_INFER_FLOAT32 = 0,
-  /// Both rounded to bfloat16: faster on CPUs that multiply it, and logits that differ in the third
-  /// digit. On other CPUs the same as SAPE2_INFER_FLOAT32.
+  /// Both rounded to bfloat16, on CPUs that multiply it; the logits carry that rounding. On other
+  /// CPUs the same as SAPE2_INFER_FLOAT32.
   SAPE2_INFER_BFLOAT16 = 1
 } sape2_infer_arithmetic;
 
 typedef struct sape2_infer_model_options {
   size_t struct_size;
-  sape2_infer_arithmetic arithmetic;
+  int arithmetic;  ///< a sape2_infer_arithmetic
 } sape2_infer_model_options;
 #define SAPE2_INFER_MODEL_OPTIONS_INIT \
   { sizeof(sape2_infer_model_options), SAPE2_INFER_FLOAT32 }

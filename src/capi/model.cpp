@@ -26,7 +26,7 @@ infer::ModelOptions options_of(const sape2_infer_model_options* given) {
       return options;
   }
   throw Failure(SAPE2_INFER_BAD_ARGUMENT,
-                "the arithmetic is " + std::to_string(static_cast<int>(given->arithmetic)) +
+                "the arithmetic is " + std::to_string(given->arithmetic) +
                     ", expected SAPE2_INFER_FLOAT32 or SAPE2_INFER_BFLOAT16");
 }
 

@@ -22,7 +22,7 @@ TEST(CMistakes, Files) {
   expect_failure(sape2_infer_model_from_memory("", 0, "n\x1b[31m", nullptr, &model),
                  SAPE2_INFER_BAD_FILE, "n\\x1b[31m");
   sape2_infer_model_options options = SAPE2_INFER_MODEL_OPTIONS_INIT;
-  options.arithmetic = static_cast<sape2_infer_arithmetic>(7);
+  options.arithmetic = 7;
   expect_failure(sape2_infer_model_open(kModelFile.c_str(), &options, &model),
                  SAPE2_INFER_BAD_ARGUMENT, "the arithmetic is 7");
   EXPECT_EQ(model, nullptr);
