@@ -106,9 +106,8 @@ export class ImageView {
     if (state.lines) paintLines(canvas, this.patches.grid);
     if (read) paintFrame(canvas, this.patches.grid, read, readColour, true);
     if (chosen) paintFrame(canvas, this.patches.grid, chosen, chosenColour);
-    const go = matchMedia('(hover: none)').matches ? 'tap' : 'point at';
-    this.note.textContent = !chosen ? `Now ${go} a patch`
-      : `Patch ${chosen.y},${chosen.x}: ${preview ? 'click to keep it' : `${go} another`}`;
+    this.note.textContent = !chosen ? 'Choose a patch'
+      : `Patch ${chosen.y},${chosen.x}: ${preview ? 'click to keep it' : 'choose another'}`;
     this.opacityText.value = `${state.opacity} %`;
   }
 }
@@ -275,7 +274,7 @@ export class MapView {
       (effect ? ` → ${factor(perUnit(this.rows) * value)}` : ''));
     const items = [item('Patch', `${read.y},${read.x} (${offsetText(chosen, read)})`)];
     items.push(item(longTitles[state.what], valueText(this.rows, value)));
-    if (effect) items.push(item('adds', effect));
+    if (effect) items.push(item('Adds', effect));
     const { bias, attention, positions } = this.details;
     if (bias) {
       const other = this.at(bias, read), adds = this.effectText(bias, other);
