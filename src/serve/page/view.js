@@ -17,10 +17,11 @@ const longTitles = {
 const perUnit = (rows) =>
   (rows.logit_factor && rows.logit_factor[0] === rows.logit_factor[1] ? rows.logit_factor[0] : null);
 
-// What the ends of a scale mean.
-function endsOf(rows) {
+// What the ends of a scale mean; two long names do not fit below a small map.
+function endsOf(rows, narrow) {
   const per = perUnit(rows);
-  const gains = 'gains attention', loses = 'loses attention';
+  const brief = narrow && rows.kind === 'balanced';
+  const gains = brief ? 'gains' : 'gains attention', loses = brief ? 'loses' : 'loses attention';
   if (rows.kind === 'distance') return ['near', per ? `far: ${per > 0 ? gains : loses}` : 'far'];
   if (rows.kind === 'balanced') return per ? (per > 0 ? [loses, gains] : [gains, loses]) : ['less', 'more'];
   return rows.kind === 'share' ? ['none', 'much attention'] : ['closed', 'open'];
@@ -225,7 +226,7 @@ export class MapView {
       return node;
     }));
     this.ticks.classList.toggle('plain', per === null);
-    const [low, high] = endsOf(rows);
+    const [low, high] = endsOf(rows, narrow);
     this.low.textContent = low;
     this.high.textContent = high;
   }
