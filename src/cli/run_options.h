@@ -66,7 +66,7 @@ class RunOptions {
   std::string init_;  // absolute; empty: none
   std::string init_checksum_;
   std::optional<nn::ModelConfig> trained_;  // what init_ holds
-  std::string recipe_;  // empty: not given
+  std::string recipe_;                      // empty: not given
   std::string preferred_model_ = "vit-compact", preferred_recipe_ = "quick";
   std::map<std::string, std::string> recipe_values_;  // by key, as written
   std::uint64_t seed_ = 0;

@@ -3,8 +3,8 @@
 
 #include "cli/command.h"
 #include "cli/duration_text.h"
-#include "cli/program.h"
 #include "cli/fitted_encoding.h"
+#include "cli/program.h"
 #include "cli/run_options.h"
 #include "cli/stop_signal.h"
 #include "cli/terminal.h"
@@ -31,7 +31,9 @@ class TrainCommand : public Command {
                    "Position encoding, e.g. 'sape2-k[gain=-1]+ape' (default: sape2-rel-k)")
         ->type_name("ENCODING")
         ->group("Model");
-    app.add_option("--init", init_, "Start from the weights of a model file; with --encoding, give it another encoding")
+    app.add_option(
+           "--init", init_,
+           "Start from the weights of a model file; with --encoding, give it another encoding")
         ->type_name("MODEL")
         ->group("Model");
     app.add_option("--out", out_, "Folder of the run (default: runs/ and a name)")
@@ -45,7 +47,8 @@ class TrainCommand : public Command {
         "  sape2 train --data shapes --encoding sape2-rel-k --out runs/first\n"
         "  sape2 train --resume runs/first\n"
         "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper\n"
-        "  sape2 train --init ape.safetensors --encoding sape2-rel-k+ape --data cifar10 --epochs 5");
+        "  sape2 train --init ape.safetensors --encoding sape2-rel-k+ape --data cifar10 --epochs "
+        "5");
   }
 
   int run(Terminal& terminal) override {

@@ -58,8 +58,9 @@ void TrainProgress::epoch_done(const train::EpochRecord& record, int64_t epochs)
 }
 
 void TrainProgress::start_tested(const train::TestRecord& test) {
-  print_line(fmt::format("epoch 0  before training  test loss {:.4f}  top-1 {:.2f} %  top-5 {:.2f} %",
-                         test.loss, 100 * test.top1, 100 * test.top5));
+  print_line(
+      fmt::format("epoch 0  before training  test loss {:.4f}  top-1 {:.2f} %  top-5 {:.2f} %",
+                  test.loss, 100 * test.top1, 100 * test.top5));
 }
 
 void TrainProgress::note(const std::string& sentence) {

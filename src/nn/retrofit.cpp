@@ -95,7 +95,8 @@ std::optional<double> difference(ViT& model, ViT& trained) {
   const bool was_training = model.is_training();
   model.eval();
   trained.eval();
-  const at::Tensor before = trained.forward_features(images), after = model.forward_features(images);
+  const at::Tensor before = trained.forward_features(images),
+                   after = model.forward_features(images);
   model.train(was_training);
   const double largest = before.abs().max().item<double>();
   return (after - before).abs().max().item<double>() / std::max(largest, 1e-30);

@@ -146,7 +146,8 @@ Value part_bias(const Export& to, const Settings& settings, const Heads& heads, 
         direct_bias(to, times_factor(to, settings, ux, 2), times_factor(to, settings, uy, 2));
     if (!settings.paths) return bias;
     // The key's vectors at the query's place are the same, the other way round.
-    return graph.multiply(graph.add(bias, graph.transposed(bias, {0, 1, 3, 2})), graph.number(0.5F));
+    return graph.multiply(graph.add(bias, graph.transposed(bias, {0, 1, 3, 2})),
+                          graph.number(0.5F));
   }
   const std::int64_t patches = to.grid.patches();
   const Value bias = graph.add(distances(graph, ux, patches, to.grid.cols),

@@ -32,14 +32,14 @@ Json json_of(const RunResult& run) {
     epochs.push_back(std::move(epoch));
   }
   Json json{{"seed", run.seed},
-          {"top-1", 100 * run.top1},
-          {"top-5", 100 * run.top5},
-          {"loss", run.loss},
-          {"best top-1", 100 * run.best_top1},
-          {"seconds", run.seconds},
-          {"images/s", run.images_per_second},
-          {"peak bytes", run.peak_bytes},
-          {"epochs", std::move(epochs)}};
+            {"top-1", 100 * run.top1},
+            {"top-5", 100 * run.top5},
+            {"loss", run.loss},
+            {"best top-1", 100 * run.best_top1},
+            {"seconds", run.seconds},
+            {"images/s", run.images_per_second},
+            {"peak bytes", run.peak_bytes},
+            {"epochs", std::move(epochs)}};
   if (run.start) add_test(json["start"], *run.start);
   return json;
 }

@@ -19,15 +19,16 @@ namespace {
 void refuse_other_file(const RunConfig& config) {
   const std::string checksum = io::content_checksum(config.init);
   if (config.init_checksum.empty() || checksum == config.init_checksum) return;
-  throw Error(fmt::format(
-      "{} is not the file that this run was begun with: its checksum is {}, config.json has {}; put "
-      "that file back, or begin a new run",
-      in_quotes(config.init), checksum, config.init_checksum));
+  throw Error(
+      fmt::format("{} is not the file that this run was begun with: its checksum is {}, "
+                  "config.json has {}; put "
+                  "that file back, or begin a new run",
+                  in_quotes(config.init), checksum, config.init_checksum));
 }
 
 std::string named(const std::vector<std::string>& tensors) {
-  return tensors.front() + (tensors.size() > 1 ? fmt::format(" and {} more", tensors.size() - 1)
-                                               : std::string());
+  return tensors.front() +
+         (tensors.size() > 1 ? fmt::format(" and {} more", tensors.size() - 1) : std::string());
 }
 
 // Why a model computes something else than the one it starts from.
@@ -69,8 +70,9 @@ std::string verdict(const nn::Retrofit& result, const nn::ModelConfig& model,
                : fmt::format("{} starts at zero: the model computes what it did before",
                              named(result.zeroed));
   }
-  return fmt::format("the model does not compute what it did before: {}",
-                     why.empty() ? "some of its tensors are new" : fmt::to_string(fmt::join(why, ", ")));
+  return fmt::format(
+      "the model does not compute what it did before: {}",
+      why.empty() ? "some of its tensors are new" : fmt::to_string(fmt::join(why, ", ")));
 }
 
 }  // namespace
@@ -84,9 +86,9 @@ std::vector<std::string> start_from_file(nn::ViT& model, const RunConfig& config
   } catch (const Error& error) {
     throw Error(in_quotes(config.init) + ": " + error.what());
   }
-  std::vector<std::string> sentences{
-      fmt::format("{} of {} tensors come from {} ({})", result.kept, model.parameters().size(),
-                  config.init, trained->config().encoding.to_string())};
+  std::vector<std::string> sentences{fmt::format("{} of {} tensors come from {} ({})", result.kept,
+                                                 model.parameters().size(), config.init,
+                                                 trained->config().encoding.to_string())};
   auto others = result.fresh;
   if (std::erase_if(others, [](const auto& name) { return name.starts_with("head."); }) > 0) {
     sentences.push_back(new_head(model.config(), trained->config()));

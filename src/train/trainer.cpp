@@ -237,9 +237,9 @@ void Trainer::State::test_start() {
     history.start = test;
     saving([&] {
       log->append(to_json_line(test));
-      events->add(0, {{"epoch/test_loss", test.loss},
-                      {"epoch/top1", test.top1},
-                      {"epoch/top5", test.top5}});
+      events->add(
+          0,
+          {{"epoch/test_loss", test.loss}, {"epoch/top1", test.top1}, {"epoch/top5", test.top5}});
       keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = test, .seconds = 0});
     });
     observer.start_tested(test);

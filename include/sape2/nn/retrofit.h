@@ -27,7 +27,8 @@ struct Retrofit {
 
 /// Gives a new model the weights of a trained one:
 /// - a tensor that both have, by name and shape, is kept;
-/// - those of an encoding that both have are resized for the model's grid, and patch kernels for its
+/// - those of an encoding that both have are resized for the model's grid, and patch kernels for
+/// its
 ///   patches, so that an image that is enlarged as they are gives the same tokens;
 /// - those of an encoding that is new start at 0 where it has a silent start, else as in a new
 ///   model; a head for other classes starts as in a new model, too.

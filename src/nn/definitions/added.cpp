@@ -46,10 +46,10 @@ std::vector<EncodingDefinition> define_sinusoidal() {
 }
 
 std::vector<EncodingDefinition> define_lape() {
-  return {{.name = "lape",
-           .summary =
-               "a learnable vector per token, added in every layer with a LayerNorm of its own",
-           .silent_start = without_norms}};
+  return {
+      {.name = "lape",
+       .summary = "a learnable vector per token, added in every layer with a LayerNorm of its own",
+       .silent_start = without_norms}};
 }
 
 }  // namespace sape2::nn

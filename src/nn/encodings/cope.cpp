@@ -31,7 +31,8 @@ class CopeLayer : public LayerEncoding {
 
   NamedTensors resized(const ops::Grid& grid) const override {
     const int64_t rows = cope_table_rows(spec_, shape_.at_grid(grid.rows, grid.cols));
-    return {{"e", rows_at(e_, 0, at::arange(rows, e_.options().dtype(at::kDouble).requires_grad(false)))}};
+    return {{"e", rows_at(e_, 0,
+                          at::arange(rows, e_.options().dtype(at::kDouble).requires_grad(false)))}};
   }
 
  private:
