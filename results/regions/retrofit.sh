@@ -5,6 +5,7 @@
 #   DATA      what it is adapted to: cifar10, cifar100, oxford-pets
 #   FOLDER    where runs and reports go; the same command goes on where it was cut off
 #   OPTION    further options of every `sape2 compare`, e.g. --seeds 1 for a first look
+#   BASE=MODEL in the environment takes that model file instead of training one on FROM
 #
 # vit-compact, recipe strong with one pass and batches of 256. The ape model is trained for 50 epochs, once; its five
 # seeds below are those of the fine-tuning. Each row chooses its learning rate on held-out images, from the same three.
@@ -24,15 +25,16 @@ common=(--recipe strong --passes 1 --batch-size 256 --log-steps 65 --device cuda
 size=()
 [ "$data" != oxford-pets ] || size=(--image-size 128 --patch-size 8)
 
-if [ ! -e "$folder/base/checkpoints" ]; then
+base=${BASE:-$folder/base/last.safetensors}
+if [ -z "${BASE:-}" ] && [ -e "$folder/base/config.json" ]; then
+  "$sape2" train --resume "$folder/base"
+elif [ -z "${BASE:-}" ]; then
   "$sape2" train --data "$from" --model vit-compact --encoding ape --epochs 50 --evaluate-epochs 10 \
     "${common[@]}" --out "$folder/base"
-else
-  "$sape2" train --resume "$folder/base"
 fi
 for epochs in 1 5 20; do
   tune=(--tune learning-rate=1e-3,3e-4,1e-4 --tune-epochs "$epochs")
-  "$sape2" compare --init "$folder/base/last.safetensors" \
+  "$sape2" compare --init "$base" \
     --encodings 'ape,sape2-k+ape,sape2-rel-k+ape,sape2-rel-k' --baseline ape --seeds 5 \
     --data "$data" "${size[@]}" --epochs "$epochs" "${common[@]}" "${tune[@]}" \
     --out "$folder/retrofit-$epochs" "$@"

@@ -61,18 +61,20 @@ std::string new_head(const nn::ModelConfig& model, const nn::ModelConfig& traine
                            trained.vit.classes);
 }
 
-std::string verdict(const nn::Retrofit& result, const nn::ModelConfig& model,
+std::string verdict(const nn::Retrofit& result, bool head_is_new, const nn::ModelConfig& model,
                     const nn::ModelConfig& trained) {
-  const auto why = reasons(model, trained);
   if (result.unchanged()) {
-    return result.zeroed.empty()
-               ? "the model computes what it did before"
-               : fmt::format("{} starts at zero: the model computes what it did before",
-                             named(result.zeroed));
+    const std::string start =
+        result.zeroed.empty()
+            ? ""
+            : fmt::format("the new encoding starts at zero ({}): ", named(result.zeroed));
+    return start + (head_is_new ? "up to its head, " : "") +
+           "the model computes what it did before";
   }
+  const auto why = reasons(model, trained);
   return fmt::format(
       "the model does not compute what it did before: {}",
-      why.empty() ? "some of its tensors are new" : fmt::to_string(fmt::join(why, ", ")));
+      why.empty() ? "some of its tensors are new" : fmt::format("{}", fmt::join(why, ", ")));
 }
 
 }  // namespace
@@ -90,11 +92,11 @@ std::vector<std::string> start_from_file(nn::ViT& model, const RunConfig& config
                                                  model.parameters().size(), config.init,
                                                  trained->config().encoding.to_string())};
   auto others = result.fresh;
-  if (std::erase_if(others, [](const auto& name) { return name.starts_with("head."); }) > 0) {
-    sentences.push_back(new_head(model.config(), trained->config()));
-  }
-  if (!others.empty()) sentences.push_back(named(others) + " start as in a new model");
-  sentences.push_back(verdict(result, model.config(), trained->config()));
+  const bool head =
+      std::erase_if(others, [](const auto& name) { return name.starts_with("head."); }) > 0;
+  if (head) sentences.push_back(new_head(model.config(), trained->config()));
+  if (!others.empty()) sentences.push_back("as in a new model: " + named(others));
+  sentences.push_back(verdict(result, head, model.config(), trained->config()));
   return sentences;
 }
 
