@@ -4,11 +4,11 @@
 #include "cli/command.h"
 #include "cli/duration_text.h"
 #include "cli/program.h"
-#include "cli/run_options.h"
 #include "cli/stop_signal.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
-#include "cli/train_progress.h"
+#include "cli/train/run_options.h"
+#include "cli/train/train_progress.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
