@@ -1,4 +1,4 @@
-#include "cli/compute_rate.h"
+#include "cli/info/compute_rate.h"
 
 #include "sape2/kernels/runtime.h"
 

@@ -1,4 +1,4 @@
-#include "cli/cuda_devices.h"
+#include "cli/info/cuda_devices.h"
 
 #include <ATen/Context.h>
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-#include "cli/model_summary.h"
+#include "cli/info/model_summary.h"
 
 #include "sape2/io/model_file.h"
 

@@ -1,8 +1,8 @@
-#include "cli/machine_info.h"
+#include "cli/info/machine_info.h"
 
 #include "sape2/version.h"
 
-#include "cli/compute_rate.h"
+#include "cli/info/compute_rate.h"
 #include "cli/threads.h"
 
 #include <torch/version.h>

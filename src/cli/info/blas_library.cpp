@@ -1,4 +1,4 @@
-#include "cli/blas_library.h"
+#include "cli/info/blas_library.h"
 
 #include "sape2/base/openblas.h"
 #include "sape2/base/settings.h"

@@ -1,4 +1,4 @@
-#include "cli/companions.h"
+#include "cli/study/companions.h"
 
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cli/machine_info.h"
-#include "cli/model_summary.h"
+#include "cli/info/machine_info.h"
+#include "cli/info/model_summary.h"
 
 #include <string>
 

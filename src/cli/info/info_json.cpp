@@ -1,4 +1,4 @@
-#include "cli/info_json.h"
+#include "cli/info/info_json.h"
 
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/presets.h"

@@ -1,4 +1,4 @@
-#include "cli/run_options.h"
+#include "cli/train/run_options.h"
 
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"

@@ -1,6 +1,6 @@
 #include "cli/command.h"
-#include "cli/info_json.h"
-#include "cli/info_text.h"
+#include "cli/info/info_json.h"
+#include "cli/info/info_text.h"
 #include "cli/model_path.h"
 #include "cli/program.h"
 #include "cli/terminal.h"

@@ -2,7 +2,7 @@
 
 #include "sape2/study/comparison.h"
 
-#include "cli/train_progress.h"
+#include "cli/train/train_progress.h"
 
 #include <string>
 

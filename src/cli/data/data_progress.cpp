@@ -1,4 +1,4 @@
-#include "cli/data_progress.h"
+#include "cli/data/data_progress.h"
 
 #include "sape2/base/in_quotes.h"
 

@@ -4,7 +4,7 @@
 #include "sape2/data/locations.h"
 
 #include "cli/command.h"
-#include "cli/data_progress.h"
+#include "cli/data/data_progress.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/whole_number.h"

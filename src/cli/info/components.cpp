@@ -1,4 +1,4 @@
-#include "cli/components.h"
+#include "cli/info/components.h"
 
 #include "sape2/components.h"
 

@@ -1,4 +1,4 @@
-#include "cli/progress_line.h"
+#include "cli/bench/progress_line.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

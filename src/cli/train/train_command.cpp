@@ -3,13 +3,13 @@
 
 #include "cli/command.h"
 #include "cli/duration_text.h"
-#include "cli/fitted_encoding.h"
 #include "cli/program.h"
-#include "cli/run_options.h"
 #include "cli/stop_signal.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
-#include "cli/train_progress.h"
+#include "cli/train/fitted_encoding.h"
+#include "cli/train/run_options.h"
+#include "cli/train/train_progress.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -5,15 +5,15 @@
 #include "sape2/study/comparison_report.h"
 
 #include "cli/command.h"
-#include "cli/companions.h"
-#include "cli/comparison_progress.h"
-#include "cli/cuda_devices.h"
-#include "cli/fitted_encoding.h"
+#include "cli/info/cuda_devices.h"
 #include "cli/program.h"
-#include "cli/run_options.h"
 #include "cli/stop_signal.h"
+#include "cli/study/companions.h"
+#include "cli/study/comparison_progress.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
+#include "cli/train/fitted_encoding.h"
+#include "cli/train/run_options.h"
 #include "cli/whole_number.h"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-#include "cli/comparison_progress.h"
+#include "cli/study/comparison_progress.h"
 
 #include "cli/duration_text.h"
 

@@ -1,4 +1,4 @@
-#include "cli/info_text.h"
+#include "cli/info/info_text.h"
 
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/presets.h"

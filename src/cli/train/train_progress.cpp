@@ -1,4 +1,4 @@
-#include "cli/train_progress.h"
+#include "cli/train/train_progress.h"
 
 #include "sape2/base/in_quotes.h"
 

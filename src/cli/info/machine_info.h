@@ -3,9 +3,9 @@
 #include "sape2/base/cpu.h"
 #include "sape2/base/start_up.h"
 
-#include "cli/blas_library.h"
-#include "cli/components.h"
-#include "cli/cuda_devices.h"
+#include "cli/info/blas_library.h"
+#include "cli/info/components.h"
+#include "cli/info/cuda_devices.h"
 
 #include <string>
 #include <vector>
