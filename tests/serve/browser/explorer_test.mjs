@@ -104,30 +104,55 @@ try {
     }
   });
 
-  await step('a dropped image is classified as the program does it', async () => {
-    const picture = await pictureFile(96, 96), path = join(folder, 'disc.png');
-    writeFileSync(path, picture);
-    await dropFile(picture, 'disc.png', 'image/png');
-    await until(async () => page.url().includes('image=own'), 'the image');
-    await shown();
-    const { predictions } = await ask('/api/inspect?model=0&image=own:0');
-    const expected = JSON.parse(run('predict', first, path, '--json').stdout)[0].predictions;
-    assert.deepEqual(predictions.map((one) => one.class), expected.map((one) => one.class));
-    expectClose(predictions.map((one) => one.probability), expected.map((one) => one.probability), 1e-4, 'predictions');
-    await shot('explorer-dropped', false);
-  });
+  // A JPEG too: the browser's decoder and the program's give the same bytes.
+  for (const [number, kind] of ['png', 'jpeg'].entries()) {
+    await step(`a dropped ${kind} is classified as the program does it`, async () => {
+      const picture = await pictureFile(97, 83, `image/${kind}`), path = join(folder, `disc.${kind}`);
+      writeFileSync(path, picture);
+      await dropFile(picture, `disc.${kind}`, `image/${kind}`);
+      await until(async () => page.url().includes(`image=own%3A${number}`), 'the image');
+      await shown();
+      const { predictions } = await ask(`/api/inspect?model=0&image=own:${number}`);
+      const expected = JSON.parse(run('predict', first, path, '--json').stdout)[0].predictions;
+      assert.deepEqual(predictions.map((one) => one.class), expected.map((one) => one.class));
+      // Logits, as far as probabilities tell them: up to a constant, here that of the best class.
+      const logits = (list) => list.map((one) => Math.log(one.probability / list[0].probability));
+      const wanted = logits(expected);
+      logits(predictions).forEach((logit, i) => assert.ok(Math.abs(logit - wanted[i]) <= 1e-4,
+        `the logit of ${expected[i].class} is ${logit - wanted[i]} off`));
+      await shot(`explorer-dropped-${kind}`, false);
+    });
+  }
 
-  await step('a hover shows the map from that patch at once', async () => {
-    const times = [];
+  // From the pointer's event to the drawn map, by a clock outside the page's own code.
+  async function hoverTimes() {
+    await page.evaluate(() => {
+      const watched = Boolean(window.hovers);
+      window.hovers = [];
+      if (watched) return;
+      let moved = 0;
+      addEventListener('pointermove', (event) => { moved = event.timeStamp; }, { capture: true });
+      new MutationObserver(() => window.hovers.push(performance.now() - moved))
+        .observe(document.querySelector('.view'), { attributeFilter: ['data-patch'] });
+    });
     for (let i = 0; i < 20; i++) {
       const y = (3 * i + 2) % 8, x = (5 * i + 3) % 8;
       await point(y, x);
       await until(async () => (await attribute('patch')) === `${y},${x}`, `the map from ${y},${x}`);
-      times.push(Number(await attribute('milliseconds')));
     }
-    times.sort((a, b) => a - b);
-    console.log(`    a hover on 8×8: ${times[0]} ms at best, ${times[10]} ms in the middle`);
-    assert.ok(times[0] < 50, `a hover took ${times[0]} ms`);  // a few on an idle machine; tests share theirs
+    return (await page.evaluate(() => window.hovers)).sort((a, b) => a - b);
+  }
+
+  await step('a hover shows the map from that patch at once', async () => {
+    // Tests share their machine: one undisturbed round of several is asked for.
+    let middle = Infinity;
+    for (let round = 0; round < 10 && !(middle < 16); round++) {
+      const times = await hoverTimes();
+      assert.ok(times.length >= 20, `${times.length} hovers were seen`);
+      middle = times[Math.floor(times.length / 2)];
+      console.log(`    a hover on 8×8: ${times[0].toFixed(1)} ms at best, ${middle.toFixed(1)} ms in the middle`);
+    }
+    assert.ok(middle < 16, `a hover took ${middle} ms`);
   });
 
   await step('a dropped model stands beside the first', async () => {
