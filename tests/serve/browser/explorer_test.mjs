@@ -172,7 +172,8 @@ try {
     assert.match(await words(0).locator('.caption').textContent(), /Far patches gain attention/);
     assert.match(await words(1).locator('.caption').textContent(), /Orange patches gain attention/);
     await page.locator('#thumbs button').nth(3).click();
-    await until(async () => (await attribute('what', 1)) === 'bias', 'another image');
+    await until(async () => page.evaluate(() => document.body.dataset.ready === 'data:3'), 'another image');
+    await until(async () => (await attribute('what', 0)) === 'bias' && (await attribute('what', 1)) === 'bias', 'its maps');
     await shot('explorer-compare', false);
     await page.locator('#what input[value="positions"]').check({ force: true });
     await until(async () => (await attribute('what', 1)) === 'positions', 'positions');
