@@ -39,6 +39,17 @@ TEST(Logits, AreThoseOfLibTorchForEveryEncodingAndOption) {
   }
 }
 
+TEST(Logits, OfAFormWithoutAKernelAreRefused) {
+  const SavedModel saved(small_config("sape2-rel-k[form=paths]"));
+  try {
+    Model::open(saved.path);
+    ADD_FAILURE() << "it was opened";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no kernel for form=paths"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Logits, AreThoseOfLibTorchForEveryPoolingAndPrefix) {
   for (const std::string& encoding : encodings_with_options()) {
     for (const nn::Pooling pooling :

@@ -10,9 +10,9 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/bench/product_floor.h"
+#include "cli/bench/progress_line.h"
 #include "cli/bench/worker_process.h"
 #include "cli/limits.h"
-#include "cli/progress_line.h"
 #include "cli/threads.h"
 
 #include <ATen/ATen.h>
