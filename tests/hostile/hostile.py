@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Hostile cases against the built program: damaged and forged models, images and folders, requests, killed and edited
-runs, killed comparisons, and wrong calls of operators. A case fails if it crashes, hangs, loses data or gives a wrong answer with exit code 0.
+runs, killed comparisons, forged results, and wrong calls of operators. A case fails if it crashes, hangs, loses data or
+gives a wrong answer with exit code 0.
 
 A seed and a number make a case, so that every failure can be tried again. Without --minutes a fixed number of cases
 is tried, which takes well under a minute on an idle machine. See README.md.
@@ -20,9 +21,10 @@ from http_requests import Requests
 from images import Images
 from models import Models
 from operators import Operators
+from results import Results
 from runs import Runs
 
-KINDS = (Operators, Models, Images, Requests, Runs, Comparisons)
+KINDS = (Operators, Models, Images, Requests, Runs, Comparisons, Results)
 
 
 def parsed_arguments():
