@@ -55,7 +55,8 @@ std::optional<double> published_in(JsonReader& read, const std::string& key) {
 
 train::EpochRecord epoch_from(const Json& json, const std::string& where) {
   JsonReader read(json, where);
-  train::EpochRecord record{.epoch = read.count("epoch"), .train_loss = loss_in(read, "train_loss")};
+  train::EpochRecord record{.epoch = read.count("epoch"),
+                            .train_loss = loss_in(read, "train_loss")};
   if (json.contains("top-1")) {
     record.test = train::TestRecord{.loss = loss_in(read, "test_loss"),
                                     .top1 = share_in(read, "top-1"),
@@ -149,7 +150,8 @@ std::vector<std::uint64_t> seeds_in(JsonReader& read, std::uint64_t first) {
     return seeds_from(first, count);
   }
   if (json.empty()) read.wrong(kKey, json, "at least one");
-  const auto list = read.list<std::uint64_t>(kKey, &Json::is_number_unsigned, "whole numbers from 0");
+  const auto list =
+      read.list<std::uint64_t>(kKey, &Json::is_number_unsigned, "whole numbers from 0");
   std::set<std::uint64_t> seen;
   for (const std::uint64_t seed : list) add_once(seen, seed, "it");
   return list;

@@ -1,7 +1,7 @@
-// Wrong calls of every operator, public, internal and of the Python package: one or two arguments of a good call are
-// replaced by something odd. A call must be refused in one sentence that names the operator, or
-// give what the plain formulas give. Crashes are for the caller to see: this runs as a process of
-// its own.
+// Wrong calls of every operator, public, internal and of the Python package: one or two arguments
+// of a good call are replaced by something odd. A call must be refused in one sentence that names
+// the operator, or give what the plain formulas give. Crashes are for the caller to see: this runs
+// as a process of its own.
 //
 //   hostile_operators SEED FIRST COUNT     tries cases FIRST … FIRST + COUNT − 1 of a seed
 //
@@ -107,10 +107,29 @@ class Spoiler {
     } else if (value.isString() && value.toStringRef().starts_with("{")) {
       value = spoilt_json(value.toStringRef(), done);
     } else if (value.isString()) {
-      value = any<std::string>({"", "none", "distance", "direct", "q", "k", "qk", "suffix", "between",
-                                "kq", "DIRECT", std::string(1000, 'x'), std::string("k\0", 2), "ape",
-                                "lape", "cope", "rope2d-mixed", "rpe-shaw", "sape2-rel-qk[gain=1e999]",
-                                "..", "a\nb", "\x1b[31m", "\xff"});
+      value = any<std::string>({"",
+                                "none",
+                                "distance",
+                                "direct",
+                                "q",
+                                "k",
+                                "qk",
+                                "suffix",
+                                "between",
+                                "kq",
+                                "DIRECT",
+                                std::string(1000, 'x'),
+                                std::string("k\0", 2),
+                                "ape",
+                                "lape",
+                                "cope",
+                                "rope2d-mixed",
+                                "rpe-shaw",
+                                "sape2-rel-qk[gain=1e999]",
+                                "..",
+                                "a\nb",
+                                "\x1b[31m",
+                                "\xff"});
       done += "=" + value.toStringRef().substr(0, 12);
     } else if (value.isNone()) {
       value = at::randn({3});
@@ -123,7 +142,8 @@ class Spoiler {
     if (how == 0) list.clear();
     if (how == 1) list.push_back(3);
     if (how >= 2 && !list.empty())
-      list[below(list.size())] = any<int64_t>({0, -1, 1, 7, 1 << 20, int64_t{1} << 40, kMost, -kMost - 1});
+      list[below(list.size())] =
+          any<int64_t>({0, -1, 1, 7, 1 << 20, int64_t{1} << 40, kMost, -kMost - 1});
     done += " numbers " + std::to_string(how);
     return list;
   }
@@ -136,8 +156,9 @@ class Spoiler {
       text.erase(place, 1 + below(20));
     } else {
       const size_t end = std::min(text.find_first_not_of("0123456789.", digit), text.size());
-      const auto number = any<std::string>({"0", "-1", "1e999", "9223372036854775807", "1e308", "0.5",
-                                            "99999999999999999999999", "null", "\"\"", "[[[[[[[[[[[1"});
+      const auto number =
+          any<std::string>({"0", "-1", "1e999", "9223372036854775807", "1e308", "0.5",
+                            "99999999999999999999999", "null", "\"\"", "[[[[[[[[[[[1"});
       text.replace(digit, end - digit, number);
       done += "=" + number;
     }

@@ -58,11 +58,10 @@ TEST(ComparisonReader, FiguresAreThoseThatATrainingCanHave) {
   expect_contains(refusal([](Json& json) { json["rows"][1]["parameters"] = -3; }), "row 2");
   expect_contains(refusal([](Json& json) { json["rows"][0]["paper"]["top-1"] = 400; }), "paper");
   // Ticks of an axis that begins here would never end.
-  expect_contains(
-      refusal([](Json& json) {
-        json["rows"][0]["runs"][0]["epochs"][0]["epoch"] = 1'000'000'000'000'000'000;
-      }),
-      "a run of row 1 has \"epoch\"");
+  expect_contains(refusal([](Json& json) {
+                    json["rows"][0]["runs"][0]["epochs"][0]["epoch"] = 1'000'000'000'000'000'000;
+                  }),
+                  "a run of row 1 has \"epoch\"");
 }
 
 TEST(ComparisonReader, NothingCountsTwice) {

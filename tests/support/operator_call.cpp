@@ -41,7 +41,8 @@ c10::IValue tensor_argument(const std::string& name) {
 std::optional<c10::IValue> package_argument(const c10::Argument& wanted, const std::string& op) {
   const std::string& name = wanted.name();
   if (name == "encoding") return "sape2-k+ape";
-  if (name == "shape") return std::vector<int64_t>{kHeads * kHeadSize, kHeads, kRows, kCols, kPrefix};
+  if (name == "shape")
+    return std::vector<int64_t>{kHeads * kHeadSize, kHeads, kRows, kCols, kPrefix};
   if (name == "json" || name == "config") return OperatorCall("_preset").text();
   if (name == "name") return "vit-micro";
   if (name == "path") return op == "_encoding_parameters" ? "blocks.0.attn" : "/dev/null/no file";
@@ -88,7 +89,8 @@ OperatorCall::OperatorCall(const std::string& name) : name_(name) {
   const bool backward = ends_with(name, "_backward");
   for (const auto& each : handle(name).schema().arguments()) {
     names_.push_back(each.name());
-    const auto own = name == "kernel_for" ? query_argument(each.name()) : package_argument(each, name);
+    const auto own =
+        name == "kernel_for" ? query_argument(each.name()) : package_argument(each, name);
     if (own) {
       values_.push_back(*own);
       continue;
@@ -148,11 +150,13 @@ const std::vector<std::string>& public_operators() {
 }
 
 const std::vector<std::string>& package_operators() {
-  static const std::vector<std::string> names = {
-      "kernel_for",      "_encoded_attention", "_encoded_rows",       "_chosen_patches",
-      "_encoded_input",  "_encoding",          "_encoded_layer_input", "_encoding_parameters",
-      "_model_config",   "_preset",            "_decayed_parameters", "_model_parameters",
-      "_load_model"};
+  static const std::vector<std::string> names = {"kernel_for",           "_encoded_attention",
+                                                 "_encoded_rows",        "_chosen_patches",
+                                                 "_encoded_input",       "_encoding",
+                                                 "_encoded_layer_input", "_encoding_parameters",
+                                                 "_model_config",        "_preset",
+                                                 "_decayed_parameters",  "_model_parameters",
+                                                 "_load_model"};
   return names;
 }
 

@@ -22,8 +22,8 @@ RunHistory read_back(const std::string& log) {
 }
 
 TEST(RunLog, ComesBack) {
-  const auto history = read_back(to_json_line({.epoch = 1, .step = 4, .loss = 2}) +
-                                 to_json_line(epoch()));
+  const auto history =
+      read_back(to_json_line({.epoch = 1, .step = 4, .loss = 2}) + to_json_line(epoch()));
   ASSERT_EQ(history.steps.size(), 1u);
   ASSERT_EQ(history.epochs.size(), 1u);
   EXPECT_EQ(history.epochs[0].test->top1, 0.5);
@@ -38,9 +38,10 @@ TEST(RunLog, OtherLinesAreLeftOut) {
     return text;
   };
   for (const std::string& odd :
-       {changed("0.5", "50"), changed("0.5", "-0.5"), changed("0.5", "true"), changed(":1,", ":-1,"),
-        changed(":1,", ":1e300,"), changed(":1,", ":99999999999,"), changed("2.5", "null"),
-        std::string("[]\n"), std::string("\0\n", 2), std::string(100'000, '[') + "\n"}) {
+       {changed("0.5", "50"), changed("0.5", "-0.5"), changed("0.5", "true"),
+        changed(":1,", ":-1,"), changed(":1,", ":1e300,"), changed(":1,", ":99999999999,"),
+        changed("2.5", "null"), std::string("[]\n"), std::string("\0\n", 2),
+        std::string(100'000, '[') + "\n"}) {
     EXPECT_EQ(read_back(odd + line).epochs.size(), 1u) << odd.substr(0, 200);
   }
 }
