@@ -17,7 +17,7 @@ namespace {
 using nn::Json;
 using nn::JsonReader;
 
-constexpr double kPercent = 100;
+constexpr double kAllPercent = 100;
 constexpr double kLargestLoss = std::numeric_limits<float>::max();
 constexpr double kMostSeconds = 1e12, kLargestRate = 1e15;
 constexpr std::int64_t kMostListedSeeds = 1000;  // where a file has their number alone
@@ -29,7 +29,7 @@ const Json& list_in(JsonReader& read, const std::string& key) {
 }
 
 double share_in(JsonReader& read, const std::string& key) {
-  return read.number_between(key, 0, kPercent, "a number from 0 to 100") / kPercent;
+  return read.number_between(key, 0, kAllPercent, "a number from 0 to 100") / kAllPercent;
 }
 
 double loss_in(JsonReader& read, const std::string& key) {
@@ -50,7 +50,7 @@ std::int64_t positive_in(JsonReader& read, const std::string& key) {
 
 std::optional<double> published_in(JsonReader& read, const std::string& key) {
   if (read.at(key).is_null()) return std::nullopt;
-  return read.number_between(key, 0, kPercent, "a number from 0 to 100 or null");
+  return read.number_between(key, 0, kAllPercent, "a number from 0 to 100 or null");
 }
 
 train::EpochRecord epoch_from(const Json& json, const std::string& where) {

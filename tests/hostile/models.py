@@ -187,11 +187,15 @@ class Models:
 
         thread = threading.Thread(target=cut)
         thread.start()
-        result = self.ask("predict", model, folder)
+        runtime = self.context.predict is not None and random.random() < 0.5
+        if runtime:
+            result = self.context.predict.run(self.arguments("predict", model, folder)[1:], folder)
+        else:
+            result = self.ask("predict", model, folder)
         thread.join()
         check_end(result)
         if result.code != 0:
-            check_sentence(result)
-        elif result.out != self.answers["predict"].out:
+            check_sentence(result, "sape2-predict" if runtime else "sape2")
+        elif result.out != self.answers["predict"].out and not runtime:
             raise Failure(f"another answer with exit code 0; {result.shown()}")
         return 1
