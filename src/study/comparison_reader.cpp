@@ -53,15 +53,17 @@ std::optional<double> published_in(JsonReader& read, const std::string& key) {
   return read.number_between(key, 0, kAllPercent, "a number from 0 to 100 or null");
 }
 
+train::TestRecord test_in(JsonReader& read) {
+  return {.loss = loss_in(read, "test_loss"),
+          .top1 = share_in(read, "top-1"),
+          .top5 = share_in(read, "top-5")};
+}
+
 train::EpochRecord epoch_from(const Json& json, const std::string& where) {
   JsonReader read(json, where);
   train::EpochRecord record{.epoch = read.count("epoch"),
                             .train_loss = loss_in(read, "train_loss")};
-  if (json.contains("top-1")) {
-    record.test = train::TestRecord{.loss = loss_in(read, "test_loss"),
-                                    .top1 = share_in(read, "top-1"),
-                                    .top5 = share_in(read, "top-5")};
-  }
+  if (json.contains("top-1")) record.test = test_in(read);
   return record;
 }
 
@@ -77,6 +79,10 @@ RunResult run_from(const Json& json, const std::string& where) {
       .images_per_second = read.number_between("images/s", 0, kLargestRate, "a number from 0"),
       .peak_bytes = whole_in(read, "peak bytes")};
   for (const Json& epoch : list_in(read, "epochs")) run.epochs.push_back(epoch_from(epoch, where));
+  if (json.contains("start")) {
+    JsonReader start(read.at("start"), where + "'s \"start\"");
+    run.start = test_in(start);
+  }
   return run;
 }
 

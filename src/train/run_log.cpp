@@ -22,8 +22,9 @@ StepRecord step_of(nn::JsonReader read) {
           .seconds = read.number("seconds")};
 }
 
-double share(nn::JsonReader& read, const char* key) {
-  return read.number_between(key, 0, 1, "a share");
+TestRecord test_of(nn::JsonReader& read) {
+  const auto share = [&](const char* key) { return read.number_between(key, 0, 1, "a share"); };
+  return {read.number("test_loss"), share("top1"), share("top5")};
 }
 
 EpochRecord epoch_of(nn::JsonReader read, bool tested) {
@@ -32,10 +33,14 @@ EpochRecord epoch_of(nn::JsonReader read, bool tested) {
                      .train_loss = read.number("train_loss"),
                      .test = std::nullopt,
                      .seconds = read.number("seconds")};
-  if (tested) {
-    record.test = TestRecord{read.number("test_loss"), share(read, "top1"), share(read, "top5")};
-  }
+  if (tested) record.test = test_of(read);
   return record;
+}
+
+void add_test(Json& json, const TestRecord& test) {
+  json["test_loss"] = test.loss;
+  json["top1"] = test.top1;
+  json["top5"] = test.top5;
 }
 
 }  // namespace
@@ -54,6 +59,7 @@ RunHistory read_log(const std::filesystem::path& file) {
       nn::JsonReader read(json, "the line");
       const std::string kind = read.text("kind");
       if (kind == "step") history.steps.push_back(step_of(read));
+      if (kind == "start") history.start = test_of(read);
       if (kind == "epoch") history.epochs.push_back(epoch_of(read, json.contains("top1")));
     } catch (const Error&) {
       continue;  // not a line of ours
@@ -79,12 +85,14 @@ std::string to_json_line(const EpochRecord& record) {
             {"epoch", record.epoch},
             {"step", record.step},
             {"train_loss", record.train_loss}};
-  if (record.test) {
-    json["test_loss"] = record.test->loss;
-    json["top1"] = record.test->top1;
-    json["top5"] = record.test->top5;
-  }
+  if (record.test) add_test(json, *record.test);
   json["seconds"] = record.seconds;
+  return json.dump() + "\n";
+}
+
+std::string to_json_line(const TestRecord& start) {
+  Json json{{"kind", "start"}, {"epoch", 0}, {"step", 0}};
+  add_test(json, start);
   return json.dump() + "\n";
 }
 
