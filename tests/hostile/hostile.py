@@ -8,6 +8,7 @@ is tried, which takes well under a minute on an idle machine. See README.md.
 """
 
 import argparse
+import functools
 import os
 import random
 import shutil
@@ -53,14 +54,18 @@ class Context:
         predict = arguments.predict or os.path.join(os.path.dirname(arguments.program), "sape2-predict")
         self.predict = Program(predict, arguments.patience) if os.path.exists(predict) else None
         self.seed, self.folder = arguments.seed, folder
-        run = os.path.join(folder, "model")
+
+    @functools.cached_property
+    def model(self):
+        """Trained when the first kind of cases asks for it."""
+        run = os.path.join(self.folder, "model")
         result = self.program.run(
             ["train", "--data", "shapes", "--train-images", "32", "--test-images", "16", "--depth", "1", "--width", "16",
              "--heads", "1", "--mlp-ratio", "1", "--encoding", "sape2-k+ape", "--epochs", "1", "--batch-size", "16",
-             "--out", run], folder, seconds=60)
+             "--out", run], self.folder, seconds=60)
         if result.code != 0:
             raise Failure(f"a small model cannot be trained: {result.shown()}")
-        self.model = os.path.join(run, "last.safetensors")
+        return os.path.join(run, "last.safetensors")
 
 
 class Attack:
