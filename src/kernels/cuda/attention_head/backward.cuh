@@ -30,6 +30,53 @@
 /// columns as keys. Every output has one owner: no atomics, one order of sums.
 namespace sape2::kernels::cuda::head {
 
+/// What a block copies of an image, and writes of its results.
+template <class T, int Size, GridKind Grid>
+struct BackwardLoads {
+  static constexpr bool kAlone = is_alone(Grid, Size);
+  const BackwardParams& params;
+  const ForwardParams& p;
+  const Plan& plan;
+  const Layout& l;
+  const Geometry& g;
+  unsigned char* const& shared;
+  std::int16_t* const& tokens;
+  const int &own_row, &head;
+  const bool& works;
+
+  __device__ SlotCopies<T, Size, Grid> copies() const { return {plan, tokens, own_row}; }
+  /// As part of what an image needs first.
+  __device__ void start(int place, const ConstView& view, int image) const {
+    if (works && (!kAlone || image < p.images))
+      copies().start(shared + place, head_of<T>(view, image, head), g);
+  }
+  __device__ void load_tables_once(bool with_tables) const {
+    if (plan.has_tables && with_tables) load_tables<T, Size>(p, plan, head, shared + l.tables);
+  }
+  __device__ void load_image(int image, bool with_tables) const {
+    start(l.q, p.attention.q, image);
+    start(l.k, p.attention.k, image);
+    cp_async_commit();
+    // Where dout is needed later, tables had better not come behind it.
+    if constexpr (kAlone) load_tables_once(with_tables);
+    start(l.dout, params.dout, image);
+    cp_async_commit();
+    if (!l.reload) start(l.v, p.attention.v, image);
+    cp_async_commit();
+    if constexpr (!kAlone) load_tables_once(with_tables);
+  }
+  /// By itself, later.
+  __device__ void load(int place, const ConstView& view, int image) const {
+    if (works) copies().start(shared + place, head_of<T>(view, image, head), g);
+    cp_async_commit();
+  }
+  __device__ void store(const View& view, int image, const float (&result)[Size / 8][4],
+                        float times) const {
+    if (works)
+      store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
+  }
+};
+
 template <class T, int Size, BiasForm Form, GridKind Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     backward_kernel(const __grid_constant__ BackwardParams params) {
@@ -71,30 +118,13 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
   list_tokens(plan, tokens);
   pdl_wait();
   __syncthreads();
-  const auto copies = [&] { return SlotCopies<T, Size, Grid>(plan, tokens, own_row); };
+  unsigned char* const memory = shared;
+  const BackwardLoads<T, Size, Grid> load{params, p,      plan,    l,    g,
+                                          memory, tokens, own_row, head, works};
   const float factor = bias_factor<Form>(p.attention, head);
   float with_bias = 0.0F;
   GateSums gate_sums;
-  const auto load_image = [&](int image, bool with_tables) {
-    const auto load = [&](int place, const ConstView& view) {
-      if (works && (!kAlone || image < p.images))
-        copies().start(shared + place, head_of<T>(view, image, head), g);
-    };
-    load(l.q, p.attention.q);
-    load(l.k, p.attention.k);
-    cp_async_commit();
-    const auto load_tables_once = [&] {
-      if (plan.has_tables && with_tables) load_tables<T, Size>(p, plan, head, shared + l.tables);
-    };
-    // Where dout is needed later, tables had better not come behind it.
-    if constexpr (kAlone) load_tables_once();
-    load(l.dout, params.dout);
-    cp_async_commit();
-    if (!l.reload) load(l.v, p.attention.v);
-    cp_async_commit();
-    if constexpr (!kAlone) load_tables_once();
-  };
-  if constexpr (kAlone) load_image(first_image, true);
+  if constexpr (kAlone) load.load_image(first_image, true);
   for (int image = first_image; image < p.images; image += p.blocks_per_head) {
     if (kAlone && image + p.blocks_per_head >= p.images) pdl_launch_dependents();
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
@@ -111,19 +141,12 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       return warps + (slot - first) * l.line_pitch;
     };
     float* const vectors = vectors_of(own_row);
-    const auto store = [&](const View& view, const float(&result)[kN8][4], float times) {
-      if (works)
-        store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
-    };
-    const auto load = [&](int place, const ConstView& view) {
-      if (works) copies().start(shared + place, head_of<T>(view, image, head), g);
-      cp_async_commit();
-    };
-    if constexpr (!kAlone) load_image(image, image == first_image);
+    if constexpr (!kAlone) load.load_image(image, image == first_image);
     QueryRows rows;
     rows.read(plan, p.attention.softmax + batch_head * g.tokens, tokens, own_row);
     const auto make_deltas = [&](bool with_v) {
-      const RowsDelta<T, Size, Grid> out_rows(copies(), head_of<T>(params.out, image, head), g);
+      const RowsDelta<T, Size, Grid> out_rows(load.copies(), head_of<T>(params.out, image, head),
+                                              g);
       if (with_v) {
         products.template finish_copies<0>();
       } else {
@@ -154,8 +177,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       }
       // Warps without slots look at others' vectors.
       if (kDistance || l.reload || (products.kByWarpgroups && l.warps % 4 != 0)) __syncthreads();
-      if (l.reload) load(v_at, p.attention.v);
-      if constexpr (kAlone) copies().fetch(head_of<T>(params.out, image, head));
+      if (l.reload) load.load(v_at, p.attention.v, image);
+      if constexpr (kAlone) load.copies().fetch(head_of<T>(params.out, image, head));
       [[maybe_unused]] CenteredRows<T> centered_rows[kSets];
       if constexpr (kDistance) {
 #pragma unroll
@@ -197,7 +220,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       products.add_columns(dv, base + l.dout, l.slots, [&](std::uint32_t(&weights)[4], int slot) {
         if (works) ldmatrix_x4_trans(weights, weights_at + slot * square.pitch);
       });
-      store(params.dv, dv, 1.0F);
+      load.store(params.dv, image, dv, 1.0F);
     };
     if (two_squares) {
       __syncwarp();
@@ -231,7 +254,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
     __syncthreads();
     if (two_squares) make_dv();
     if constexpr (kSpecialized && kDirect && Size < 64) line.read(scratch_line);
-    if (l.reload) load(l.q, p.attention.q);
+    if (l.reload) load.load(l.q, p.attention.q, image);
 
     // Gradients of vectors, then of table values and gates.
     if constexpr (kDistance) {
@@ -259,7 +282,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       products.add_columns(dq, base + l.k, l.slots, [&](std::uint32_t(&gradients)[4], int slot) {
         if (works) ldmatrix_x4(gradients, as_queries + slot * 2);
       });
-      store(params.dq, dq, p.attention.scale);
+      load.store(params.dq, image, dq, p.attention.scale);
     }
     float dk[kN8][4] = {};
     if (params.dk.data != nullptr) add_tables(dk, false);
@@ -278,11 +301,11 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, true>, 1)
       products.add_columns(dk, base + l.q, l.slots, [&](std::uint32_t(&gradients)[4], int slot) {
         if (works) ldmatrix_x4_trans(gradients, as_keys + slot * logits.pitch);
       });
-      store(params.dk, dk, p.attention.scale);
+      load.store(params.dk, image, dk, p.attention.scale);
     }
     if constexpr (!kAlone) add_tables_gradients();
     __syncthreads();
-    if constexpr (kAlone) load_image(image + p.blocks_per_head, false);
+    if constexpr (kAlone) load.load_image(image + p.blocks_per_head, false);
   }
 
   if constexpr (Form != BiasForm::none) put_block_sums(params, with_bias, gate_sums, deltas);

@@ -46,6 +46,76 @@ struct ImageAhead {
   }
 };
 
+/// What a block copies of an image, and when it may: q's place alternates with v's.
+template <class T, int Size, GridKind Grid, int Chunks>
+struct SavedLoads {
+  const BackwardParams& params;
+  const ForwardParams& p;
+  const Plan& plan;
+  const Layout& l;
+  const Geometry& g;
+  unsigned char* const& shared;
+  std::int16_t* const& tokens;
+  const int &own_row, &head;
+  const bool& works;
+  const LineWalk& walk;
+  ImageAhead<Chunks>& ahead;
+
+  __device__ SlotCopies<T, Size, Grid> copies() const { return {plan, tokens, own_row}; }
+  __device__ void start(int place, const ConstView& view, int image) const {
+    if (works && image < p.images) copies().start(shared + place, head_of<T>(view, image, head), g);
+  }
+  __device__ SavedStage1 saved_of(std::int64_t image) const {
+    return SavedStage1(p.saved, plan, Grid, image * g.heads + head, own_row);
+  }
+  __device__ void load_q(int image, int place) const {
+    start(place, p.attention.q, image);
+    if (image >= p.images) return;
+    const auto saved = saved_of(image);
+    ahead.read(plan, p.attention.softmax + (std::int64_t(image) * g.heads + head) * g.tokens,
+               tokens, own_row, saved, walk.is_patch);
+    if (works) fetch_lines(saved);
+  }
+  __device__ void load_k(int image) const {
+    start(l.k, p.attention.k, image);
+    cp_async_commit();
+  }
+  __device__ void load_dout(int image) const {
+    start(l.dout, params.dout, image);
+    cp_async_commit();
+  }
+  __device__ void store(const View& view, int image, const float (&result)[Size / 8][4],
+                        float times) const {
+    if (works)
+      store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
+  }
+};
+
+/// Gradients of vectors become those of table values, scores and gates: a lane takes a line.
+template <class T, GridKind Grid, class Loads, class Line>
+__device__ void saved_lines_backward(const Loads& load, const Padded<T>& bins,
+                                     const Padded<T>& square, float* lines, const Line& line,
+                                     float factor, int in_warp, int axis, int slot,
+                                     float& with_bias, GateSums& gate_sums) {
+  constexpr int kLength = longest_line(Grid);
+  const auto& l = load.l;
+  __syncwarp();
+  float d[kLength];
+  read_gradients<Grid>(d, load.walk, lines + in_warp % 16 * l.line_pitch + axis * l.row_width);
+  __syncwarp();
+  clear_bins(bins, load.own_row);
+#pragma unroll
+  for (int m = 0; m < kLength; ++m) {
+    with_bias += d[m] * line.vector(m);
+    d[m] *= factor;
+  }
+  __syncwarp();
+  walk_specialized_line_backward<T, Grid, specialized_span(BiasForm::direct)>(
+      load.walk, l, load.p.stage.axes[axis], axis != 0, Gates(load.p.stage, load.head),
+      load.p.attention.scale, d, line, bins.row(slot) + axis * l.second_table, square.row(slot),
+      slot, gate_sums);
+}
+
 template <class T, int Size, GridKind Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, true>, 1)
     backward_saved_kernel(const __grid_constant__ BackwardParams params) {
@@ -85,51 +155,27 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
   SplitBarrier<true> all(shared + l.split_barrier());
   pdl_wait();
   __syncthreads();
-  const auto copies = [&] { return SlotCopies<T, Size, Grid>(plan, tokens, own_row); };
-  const auto start = [&](int place, const ConstView& view, int image) {
-    if (works && image < p.images) copies().start(shared + place, head_of<T>(view, image, head), g);
-  };
-  const auto saved_of = [&](std::int64_t image) {
-    return SavedStage1(p.saved, plan, Grid, image * g.heads + head, own_row);
-  };
   // Its values have to wait for a place.
   ImageAhead<kVector / 8> ahead;
-  const auto load_q = [&](int image, int place) {
-    start(place, p.attention.q, image);
-    if (image >= p.images) return;
-    const auto saved = saved_of(image);
-    ahead.read(plan, p.attention.softmax + (std::int64_t(image) * g.heads + head) * g.tokens,
-               tokens, own_row, saved, walk.is_patch);
-    if (works) fetch_lines(saved);
-  };
-  const auto load_k = [&](int image) {
-    start(l.k, p.attention.k, image);
-    cp_async_commit();
-  };
-  const auto load_dout = [&](int image) {
-    start(l.dout, params.dout, image);
-    cp_async_commit();
-  };
-  load_q(first_image, l.q);
-  load_k(first_image);
+  unsigned char* const memory = shared;
+  const SavedLoads<T, Size, Grid, kVector / 8> load{params, p,       plan, l,     g,    memory,
+                                                    tokens, own_row, head, works, walk, ahead};
+  load.load_q(first_image, l.q);
+  load.load_k(first_image);
   load_tables<T, Size>(p, plan, head, shared + l.tables);
-  load_dout(first_image);
+  load.load_dout(first_image);
   products.template finish_copies<1>();
   all.arrive();
   bool second = false;  // q and v have changed places
   for (int image = first_image; image < p.images; image += p.blocks_per_head, second = !second) {
     if (image + p.blocks_per_head >= p.images) pdl_launch_dependents();
     const int q_at = second ? l.v : l.q, v_at = second ? l.q : l.v;
-    const auto store = [&](const View& view, const float(&result)[kN8][4], float times) {
-      if (works)
-        store_slots(head_of<T>(view, image, head), result, tokens, own_row, {times, times}, plan);
-    };
     all.wait();
 
     // Weights.
-    start(v_at, p.attention.v, image);
+    load.start(v_at, p.attention.v, image);
     cp_async_commit();
-    const RowsDelta<T, Size, Grid> out_rows(copies(), head_of<T>(params.out, image, head), g);
+    const RowsDelta<T, Size, Grid> out_rows(load.copies(), head_of<T>(params.out, image, head), g);
     {
       const RowsAsA<T, Size> own_q(at_slots<Size>(base + q_at + offsets.a, own_row));
       if (works) {
@@ -167,7 +213,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
     const RowsAsA<T, Size> own_dout(at_slots<Size>(base + l.dout + offsets.a, own_row));
     products.template finish_copies<0>();
     all.arrive();
-    if (params.dv.data != nullptr) store(params.dv, dv, 1.0F);
+    if (params.dv.data != nullptr) load.store(params.dv, image, dv, 1.0F);
     all.wait();
 
     // The logits' gradients.
@@ -178,26 +224,14 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
                            [&](const float(&exact)[2][4], const FragmentA<T>& rounded, int at) {
                              sums.add(exact, rounded, plan, at);
                            });
-      line.read(saved_of(image), walk.is_patch);
+      line.read(load.saved_of(image), walk.is_patch);
       if (works) sums.put(l, g, lines);
     }
 
     // Gradients of vectors, then of table values and gates.
     if (works) {
-      __syncwarp();
-      float d[kLength];
-      read_gradients<Grid>(d, walk, lines + in_warp % 16 * l.line_pitch + axis * l.row_width);
-      __syncwarp();
-      clear_bins(bins, own_row);
-#pragma unroll
-      for (int m = 0; m < kLength; ++m) {
-        with_bias += d[m] * line.vector(m);
-        d[m] *= factor;
-      }
-      __syncwarp();
-      walk_specialized_line_backward<T, Grid, specialized_span(kForm)>(
-          walk, l, p.stage.axes[axis], axis != 0, Gates(p.stage, head), p.attention.scale, d, line,
-          bins.row(slot) + axis * l.second_table, square.row(slot), slot, gate_sums);
+      saved_lines_backward<T, Grid>(load, bins, square, lines, line, factor, in_warp, axis, slot,
+                                    with_bias, gate_sums);
     }
     all.arrive();
 
@@ -213,7 +247,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
       products.add_columns(dq, base + l.k, l.slots, [&](std::uint32_t(&gradients)[4], int at) {
         if (works) ldmatrix_x4(gradients, as_queries + at * 2);
       });
-      store(params.dq, dq, p.attention.scale);
+      load.store(params.dq, image, dq, p.attention.scale);
     }
     all.wait();
     if (params.dtables != nullptr)
@@ -222,10 +256,10 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
     float dk[kN8][4] = {};
     if (params.dk.data != nullptr) add_tables(dk, false);
     all.arrive();
-    load_q(image + p.blocks_per_head, v_at);
+    load.load_q(image + p.blocks_per_head, v_at);
     all.wait();
-    load_k(image + p.blocks_per_head);
-    load_dout(image + p.blocks_per_head);
+    load.load_k(image + p.blocks_per_head);
+    load.load_dout(image + p.blocks_per_head);
     if (params.dk.data != nullptr) {
       const std::uint32_t as_keys = square.b_rows(0) + own_row * 2;
       products.add_columns(dk, base + q_at, l.slots, [&](std::uint32_t(&gradients)[4], int at) {
@@ -234,7 +268,7 @@ __global__ void __launch_bounds__(kHeadThreads<Size, BiasForm::direct, Grid, tru
     }
     products.template finish_copies<1>();
     all.arrive();
-    if (params.dk.data != nullptr) store(params.dk, dk, p.attention.scale);
+    if (params.dk.data != nullptr) load.store(params.dk, image, dk, p.attention.scale);
   }
   put_block_sums(params, with_bias, gate_sums, deltas);
 }

@@ -14,6 +14,7 @@
 #include "kernels/cuda/attention_head/slots.cuh"
 #include "kernels/cuda/attention_head/split_barrier.cuh"
 #include "kernels/cuda/common/online_softmax.cuh"
+#include "kernels/cuda/common/ref_if.cuh"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/attention_calls.h"
 #include "kernels/cuda/host/device.h"
@@ -44,6 +45,103 @@ __device__ auto lines_to_save(const ForwardParams& p, const Plan& plan, std::int
   }
 }
 
+/// What a block copies of an image.
+template <class T, int Size, GridKind Grid>
+struct ForwardLoads {
+  using Copies = SlotCopies<T, Size, Grid>;
+  const ForwardParams& p;
+  const Plan& plan;
+  const Layout& l;
+  const Geometry& g;
+  unsigned char* const& shared;
+  std::int16_t* const& tokens;
+  const int &own_row, &first_image, &head;
+  const bool& works;
+  const Products<T, Size, Grid>& stage_products;
+
+  __device__ void load_q_k(const Copies& copies, int image, int k) const {
+    if (works && image < p.images) {
+      copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
+      copies.start(shared + k, head_of<T>(p.attention.k, image, head), g);
+    }
+    cp_async_commit();
+  }
+  __device__ void load_v(const Copies& copies, int image, int v) const {
+    if (works && image < p.images)
+      copies.start(shared + v, head_of<T>(p.attention.v, image, head), g);
+    cp_async_commit();
+  }
+  __device__ void load_image(int image) const {
+    const Copies copies(plan, tokens, own_row);
+    load_q_k(copies, image, l.k);
+    // Before v, behind which they would come.
+    if (plan.has_tables && image == first_image)
+      load_tables<T, Size>(p, plan, head, shared + l.tables);
+    load_v(copies, image, l.v);
+  }
+  __device__ void finish_q_k() const {
+    stage_products.template finish_copies<1>();
+    __syncthreads();
+  }
+};
+
+/// The steps from scores to the result, some sixteens of keys at a time.
+template <class T, int Size, BiasForm Form, GridKind Grid>
+struct ForwardTile {
+  static constexpr bool kDistance = kIsDistance<Form>;
+  static constexpr int kSets = kVectorSets<Form>;
+  using AttentionProducts = Products<T, Size, Grid, !kDistance>;
+  const AttentionProducts& products;
+  const RowsAsA<T, Size>& own_q;
+  const std::uint32_t& base;
+  const int &k, &v;
+  const Logits<T, Form>& bias;
+  const Plan& plan;
+  RefIf<const Layout, kDistance> l;
+  RefIf<unsigned char* const, kDistance> shared;
+  RefIf<const CenteredRows<T>[kSets], kDistance> centered_rows;
+  RefIf<const bool[2], kDistance> has_bias;
+  const bool& works;
+  OnlineSoftmax& softmax;
+  float (&out)[Size / 8][4];
+
+  /// Scores become logits.
+  __device__ void add_bias(float (&pair)[2][4], int slot) const {
+    const auto beside = bias.logits_beside(pair, plan, slot);
+    bias.make(pair, plan, slot);
+    if constexpr (kDistance) {
+#pragma unroll
+      for (int set = 0; set < kSets; ++set)
+        bias.add_distances(pair, plan, CenteredVectors<T>(l.to, shared.to, set),
+                           centered_rows.to[set], has_bias.to, slot);
+    }
+    bias.put_beside(pair, plan, slot, beside);
+  }
+  /// `Count`: sixteens of keys from slot `first` on.
+  template <class Count>
+  __device__ void attend(int first, Count) const {
+    constexpr int kCount = Count::value, kAtOnce = AttentionProducts::kByWarpgroups ? kCount : 1;
+    float logits[2 * kCount][4];
+#pragma unroll
+    for (int n = 0; n < kCount; n += kAtOnce) {
+      products.multiply_rows(reinterpret_cast<float(&)[kAtOnce][2][4]>(logits[2 * n]), own_q,
+                             base + k, first + 16 * n);
+#pragma unroll
+      for (int m = n; m < n + kAtOnce; ++m)
+        add_bias(reinterpret_cast<float(&)[2][4]>(logits[2 * m]), first + 16 * m);
+    }
+    if (works) softmax.update(logits, out);
+#pragma unroll
+    for (int n = 0; n < kCount; n += kAtOnce) {
+      FragmentA<T> weights[kAtOnce];
+#pragma unroll
+      for (int m = 0; m < kAtOnce; ++m)
+        weights[m] = as_a<T>(logits[2 * (n + m)], logits[2 * (n + m) + 1]);
+      products.add_columns(out, weights, base + v, first + 16 * n);
+    }
+  }
+};
+
 template <class T, int Size, BiasForm Form, GridKind Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     forward_kernel(const __grid_constant__ ForwardParams p) {
@@ -73,39 +171,16 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
   };
   float* const lines = lines_of(own_row);
   const bool attends = !saves_stage1(Grid, Form, Size) || p.attention.out.data != nullptr;
-  const auto load_q_k = [&](const SlotCopies<T, Size, Grid>& copies, int image, int k) {
-    if (works && image < p.images) {
-      copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
-      copies.start(shared + k, head_of<T>(p.attention.k, image, head), g);
-    }
-    cp_async_commit();
-  };
-  const auto load_v = [&](const SlotCopies<T, Size, Grid>& copies, int image, int v) {
-    if (works && image < p.images)
-      copies.start(shared + v, head_of<T>(p.attention.v, image, head), g);
-    cp_async_commit();
-  };
-
-  const auto load_image = [&](int image) {
-    const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
-    load_q_k(copies, image, l.k);
-    // Before v, behind which they would come.
-    if (plan.has_tables && image == first_image)
-      load_tables<T, Size>(p, plan, head, shared + l.tables);
-    load_v(copies, image, l.v);
-  };
-
-  const auto finish_q_k = [&] {
-    stage_products.template finish_copies<1>();
-    __syncthreads();
-  };
+  unsigned char* const memory = shared;
+  const ForwardLoads<T, Size, Grid> load{p,       plan,        l,    g,     memory,        tokens,
+                                         own_row, first_image, head, works, stage_products};
   list_tokens(plan, tokens);
   SplitBarrier<kAlone> all(shared + l.split_barrier());
   pdl_wait();
   __syncthreads();
   if constexpr (kAlone) {
-    load_image(first_image);
-    finish_q_k();
+    load.load_image(first_image);
+    load.finish_q_k();
   }
   // A block that is alone starts an image's copies as early as the image before lets it, which
   // needs q no longer once there are vectors, k and v only if the next ones have no other place.
@@ -119,8 +194,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     const int v = l.v + (other ? l.v_step : 0), next_v = l.v + (other ? 0 : l.v_step);
     const std::uint32_t keys = base + k + offsets.b_rows;
     if constexpr (!kAlone) {
-      load_image(image);
-      finish_q_k();
+      load.load_image(image);
+      load.finish_q_k();
     }
     // Others may have this image's places, and this warp needs what they have copied for the next.
     const auto leave = [&] {
@@ -153,8 +228,8 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     __syncthreads();
     if constexpr (kAlone) {
       const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
-      if (l.k_step > 0) load_q_k(copies, next, next_k);
-      if (l.v_step > 0) load_v(copies, next, next_v);
+      if (l.k_step > 0) load.load_q_k(copies, next, next_k);
+      if (l.v_step > 0) load.load_v(copies, next, next_v);
     }
 
     if (attends) {
@@ -169,48 +244,18 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
       }
       OnlineSoftmax softmax;
       float out[Size / 8][4] = {};
-      const auto attend = [&](int first, auto count) {
-        constexpr int kCount = decltype(count)::value,
-                      kAtOnce = products.kByWarpgroups ? kCount : 1;
-        float logits[2 * kCount][4];
-#pragma unroll
-        for (int n = 0; n < kCount; n += kAtOnce) {
-          products.multiply_rows(reinterpret_cast<float(&)[kAtOnce][2][4]>(logits[2 * n]), own_q,
-                                 base + k, first + 16 * n);
-#pragma unroll
-          for (int m = n; m < n + kAtOnce; ++m) {
-            const int slot = first + 16 * m;
-            auto& pair = reinterpret_cast<float(&)[2][4]>(logits[2 * m]);
-            const auto beside = bias.logits_beside(pair, plan, slot);
-            bias.make(pair, plan, slot);
-            if constexpr (kDistance) {
-#pragma unroll
-              for (int set = 0; set < kSets; ++set)
-                bias.add_distances(pair, plan, CenteredVectors<T>(l, shared, set),
-                                   centered_rows[set], has_bias, slot);
-            }
-            bias.put_beside(pair, plan, slot, beside);
-          }
-        }
-        if (works) softmax.update(logits, out);
-#pragma unroll
-        for (int n = 0; n < kCount; n += kAtOnce) {
-          FragmentA<T> weights[kAtOnce];
-#pragma unroll
-          for (int m = 0; m < kAtOnce; ++m)
-            weights[m] = as_a<T>(logits[2 * (n + m)], logits[2 * (n + m) + 1]);
-          products.add_columns(out, weights, base + v, first + 16 * n);
-        }
-      };
+      const ForwardTile<T, Size, Form, Grid> steps{products, own_q, base,    k,      v,
+                                                   bias,     plan,  l,       memory, centered_rows,
+                                                   has_bias, works, softmax, out};
       int first = 0;
 #pragma unroll 1
       for (; first + 16 * kMost <= l.slots; first += 16 * kMost)
-        attend(first, std::integral_constant<int, kMost>());
+        steps.attend(first, std::integral_constant<int, kMost>());
       if (kMost > 2 && first + 32 <= l.slots) {
-        attend(first, std::integral_constant<int, 2>());
+        steps.attend(first, std::integral_constant<int, 2>());
         first += 32;
       }
-      if (first < l.slots) attend(first, std::integral_constant<int, 1>());
+      if (first < l.slots) steps.attend(first, std::integral_constant<int, 1>());
       leave();
       softmax.finish();
       if (p.attention.softmax != nullptr && lane.t == 0 && works) {
@@ -231,9 +276,9 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     all.wait();
     if constexpr (kAlone) {
       const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
-      if (l.k_step == 0) load_q_k(copies, next, next_k);
-      if (l.v_step == 0) load_v(copies, next, next_v);
-      if (l.k_step == 0) finish_q_k();
+      if (l.k_step == 0) load.load_q_k(copies, next, next_k);
+      if (l.v_step == 0) load.load_v(copies, next, next_v);
+      if (l.k_step == 0) load.finish_q_k();
     }
   }
 }
