@@ -12,6 +12,7 @@
 #include "cli/study/comparison_progress.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
+#include "cli/train/fitted_encoding.h"
 #include "cli/train/run_options.h"
 #include "cli/whole_number.h"
 
@@ -87,6 +88,9 @@ class CompareCommand : public Command {
     declare_tuning(app);
     options_.prefer("vit-small", "quick");
     options_.declare(app);
+    app.add_option("--init", init_, "Start every run from the weights of this model file")
+        ->type_name("MODEL")
+        ->group("Model");
     // A report of what is trained already has no use for the others.
     for (CLI::Option* option : app.get_options()) {
       const bool of_reports = option->check_lname("out") || option->check_lname("help") ||
@@ -101,6 +105,9 @@ class CompareCommand : public Command {
         "    --seeds 5 --baseline ape --out runs/three\n"
         "  sape2 compare --paper table1 --data cifar10 --device cuda --out runs/table1 \\\n"
         "    --tune learning-rate=1e-3,5e-4,3e-4 --tune-epochs 15\n"
+        "  sape2 compare --init ape.safetensors --encodings 'ape,sape2-rel-k+ape' --data cifar10 "
+        "\\\n"
+        "    --epochs 5 --baseline ape --out runs/retrofit\n"
         "  sape2 compare --family --data shapes --model vit-micro --out runs/family\n"
         "  sape2 compare --merge runs/one runs/other --baseline ape --out runs/both\n"
         "  sape2 compare --from results/encodings/cifar10.json --out runs/published");
@@ -109,7 +116,8 @@ class CompareCommand : public Command {
   int run(Terminal& terminal) override {
     if (!from_.empty()) return report_again(terminal, read_results(from_).comparison);
     if (!merged_.empty()) return report_again(terminal, read_merged());
-    const std::vector<study::ComparisonRow> rows = make_rows();
+    options_.start_from(init_);
+    const std::vector<study::ComparisonRow> rows = fitted(terminal, make_rows());
     const auto tuning = make_tuning();
     const data::Dataset training = options_.load_training_images();
     const StopSignal stop_signal;
@@ -215,8 +223,23 @@ class CompareCommand : public Command {
     return study::paper_rows(paper_, options_.data());
   }
 
+  // What a trained model gets, row by row.
+  std::vector<study::ComparisonRow> fitted(const Terminal& terminal,
+                                           std::vector<study::ComparisonRow> rows) const {
+    for (study::ComparisonRow& row : rows) {
+      const nn::EncodingSpec asked = row.encoding;
+      row.encoding = options_.fitted(asked);
+      if (parent_ == 0) say_fitted(terminal, asked, row.encoding);
+      if (std::ranges::count(rows, row.encoding, &study::ComparisonRow::encoding) > 1) {
+        throw Error(asked.to_string() + " is added to the model as " + row.encoding.to_string() +
+                    ", which is another row; leave one of the two out");
+      }
+    }
+    return rows;
+  }
+
   nn::EncodingSpec baseline_among(const std::vector<study::ComparisonRow>& rows) const {
-    const auto baseline = nn::EncodingSpec::parse(baseline_);
+    const auto baseline = options_.fitted(nn::EncodingSpec::parse(baseline_));
     if (std::ranges::find(rows, baseline, &study::ComparisonRow::encoding) != rows.end()) {
       return baseline;
     }
@@ -249,7 +272,7 @@ class CompareCommand : public Command {
     plan.common = options_.make_config(training, rows.front().encoding.to_string());
     plan.seeds = study::seeds_from(options_.seed(), seeds_);
     plan.recipe = options_.recipe();
-    plan.model = options_.model();
+    plan.model = options_.model_name();
     plan.restart = restart_;
     plan.tuning = tuning;
     if (plan.tuning) plan.tuning->held_out = study::held_out_images(training.size());
@@ -301,7 +324,7 @@ class CompareCommand : public Command {
                     {"report", (folder / "report.html").native()}});
   }
 
-  std::string encodings_, paper_, from_, baseline_;
+  std::string encodings_, paper_, from_, baseline_, init_;
   std::vector<std::string> merged_, tune_;
   bool family_ = false, restart_ = false;
   RunOptions options_;

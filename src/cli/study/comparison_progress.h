@@ -20,6 +20,7 @@ class ComparisonProgress : public study::ComparisonObserver {
   void epoch_done(const train::EpochRecord& record, std::int64_t epochs) override {
     run_.epoch_done(record, epochs);
   }
+  void start_tested(const train::TestRecord& test) override { run_.start_tested(test); }
   void note(const std::string& sentence) override { run_.note(sentence); }
 
  private:

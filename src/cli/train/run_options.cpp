@@ -1,8 +1,11 @@
 #include "cli/train/run_options.h"
 
 #include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+#include "sape2/io/checksum.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/presets.h"
+#include "sape2/nn/retrofit_config.h"
 #include "sape2/train/device.h"
 #include "sape2/train/recipe_fields.h"
 
@@ -14,6 +17,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 namespace sape2::cli {
 namespace {
@@ -24,6 +28,16 @@ std::string flag_of(const std::string& key) {
   std::string flag = "--" + key;
   std::ranges::replace(flag, '_', '-');
   return flag;
+}
+
+void check_sizes(const nn::ModelConfig& trained, const nn::ModelConfig& wanted,
+                 const std::string& file) {
+  try {
+    nn::check_retrofit(trained, wanted);
+  } catch (const Error& error) {
+    throw Error(in_quotes(file) + ": " + error.what() +
+                "; leave the flags of the model's size out, or train without --init");
+  }
 }
 
 }  // namespace
@@ -113,12 +127,24 @@ train::Recipe RunOptions::make_recipe() const {
   return recipe;
 }
 
-nn::ModelConfig RunOptions::base_model(const std::string& init) const {
-  nn::ModelConfig config;
-  if (!init.empty()) config = io::read_model_config(init);
-  if (!model_.empty() || init.empty()) {
-    config.vit = nn::preset(model()).config;
-  }
+void RunOptions::start_from(const std::string& file) {
+  if (file.empty()) return;
+  trained_ = io::check_model(io::SafetensorsFile::open(file));
+  init_ = std::filesystem::absolute(file).lexically_normal().native();
+  init_checksum_ = io::content_checksum(file);
+}
+
+nn::EncodingSpec RunOptions::fitted(const nn::EncodingSpec& encoding) const {
+  return trained_ ? nn::retrofitted(trained_->encoding, encoding) : encoding;
+}
+
+std::string RunOptions::model_name() const {
+  return trained_ && model_.empty() ? std::filesystem::path(init_).filename().native() : model();
+}
+
+nn::ModelConfig RunOptions::base_model() const {
+  nn::ModelConfig config = trained_.value_or(nn::ModelConfig());
+  if (!model_.empty() || !trained_) config.vit = nn::preset(model()).config;
   nn::ViTConfig& vit = config.vit;
   if (patch_size_) vit.patch_size = {*patch_size_, *patch_size_};
   vit.depth = depth_.value_or(vit.depth);
@@ -131,26 +157,29 @@ nn::ModelConfig RunOptions::base_model(const std::string& init) const {
   return config;
 }
 
-train::RunConfig RunOptions::make_config(const data::Dataset& images, const std::string& encoding,
-                                         const std::string& init) const {
+train::RunConfig RunOptions::make_config(const data::Dataset& images,
+                                         const std::string& encoding) const {
   train::RunConfig config;
   config.recipe = make_recipe();
-  config.model = base_model(init);
-  if (!encoding.empty() || init.empty()) {
-    config.model.encoding = nn::EncodingSpec::parse(encoding.empty() ? kDefaultEncoding : encoding);
+  config.model = base_model();
+  if (!encoding.empty() || !trained_) {
+    config.model.encoding =
+        fitted(nn::EncodingSpec::parse(encoding.empty() ? kDefaultEncoding : encoding));
   }
   config.data = train::absolute_paths(data_);
   config.seed = seed_;
-  config.init = init.empty() ? init : std::filesystem::absolute(init).native();
+  config.init = init_;
+  config.init_checksum = init_checksum_;
   config.device = device_;
   config.threads = threads_in_use();
   train::fit_to(config.model, images, config.recipe);
   config.validate();
+  if (trained_) check_sizes(*trained_, config.model, init_);
   return config;
 }
 
 std::string RunOptions::default_folder(const train::RunConfig& config) const {
-  std::string name = data_.name + "-" + model() + "-" + config.model.encoding.to_string() +
+  std::string name = data_.name + "-" + model_name() + "-" + config.model.encoding.to_string() +
                      "-seed" + std::to_string(seed_);
   // Brackets, commas and slashes are awkward in a shell or not possible.
   std::ranges::replace_if(

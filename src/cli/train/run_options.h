@@ -36,10 +36,19 @@ class RunOptions {
   train::RunData load_data() const;
   data::Dataset load_training_images() const;
 
-  /// The complete configuration of a run on that data. `init` may name a model file to start from:
-  /// what no flag says of the model is then as in the file.
-  train::RunConfig make_config(const data::Dataset& images, const std::string& encoding,
-                               const std::string& init = "") const;
+  /// Runs start from the weights of this model file, which is checked here; empty: from the seed.
+  /// What no flag says of the model is then as in the file.
+  void start_from(const std::string& file);
+
+  /// The encoding that a run gets where this one is asked for: itself or, where it is new to the
+  /// trained model, in a form that starts without effect (see nn::retrofitted()).
+  nn::EncodingSpec fitted(const nn::EncodingSpec& encoding) const;
+
+  /// The complete configuration of a run on that data.
+  train::RunConfig make_config(const data::Dataset& images, const std::string& encoding) const;
+
+  /// What reports call the model: the preset, or the file that it starts from.
+  std::string model_name() const;
 
   /// A name for the folder of a run, from what it trains.
   std::string default_folder(const train::RunConfig& config) const;
@@ -47,14 +56,17 @@ class RunOptions {
  private:
   void check() const;
   train::Recipe make_recipe() const;
-  nn::ModelConfig base_model(const std::string& init) const;
+  nn::ModelConfig base_model() const;
 
   train::DataConfig data_;
   std::string model_;  // empty: not given
   std::optional<std::int64_t> patch_size_, depth_, width_, heads_, registers_;
   std::optional<double> mlp_ratio_, layer_scale_;
   std::string pooling_;
-  std::string recipe_;  // empty: not given
+  std::string init_;  // absolute; empty: none
+  std::string init_checksum_;
+  std::optional<nn::ModelConfig> trained_;  // what init_ holds
+  std::string recipe_;                      // empty: not given
   std::string preferred_model_ = "vit-compact", preferred_recipe_ = "quick";
   std::map<std::string, std::string> recipe_values_;  // by key, as written
   std::uint64_t seed_ = 0;

@@ -7,6 +7,7 @@
 #include "cli/stop_signal.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
+#include "cli/train/fitted_encoding.h"
 #include "cli/train/run_options.h"
 #include "cli/train/train_progress.h"
 
@@ -30,7 +31,9 @@ class TrainCommand : public Command {
                    "Position encoding, e.g. 'sape2-k[gain=-1]+ape' (default: sape2-rel-k)")
         ->type_name("ENCODING")
         ->group("Model");
-    app.add_option("--init", init_, "Start from the weights of a model file")
+    app.add_option(
+           "--init", init_,
+           "Start from the weights of a model file; with --encoding, give it another encoding")
         ->type_name("MODEL")
         ->group("Model");
     app.add_option("--out", out_, "Folder of the run (default: runs/ and a name)")
@@ -43,7 +46,9 @@ class TrainCommand : public Command {
         "number of threads, a run on the CPU gives the same weights, interrupted or not.\n\n"
         "  sape2 train --data shapes --encoding sape2-rel-k --out runs/first\n"
         "  sape2 train --resume runs/first\n"
-        "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper");
+        "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper\n"
+        "  sape2 train --init ape.safetensors --encoding sape2-rel-k+ape --data cifar10 --epochs "
+        "5");
   }
 
   int run(Terminal& terminal) override {
@@ -57,14 +62,18 @@ class TrainCommand : public Command {
  private:
   int begin(Terminal& terminal) {
     if (!encoding_.empty()) nn::EncodingSpec::parse(encoding_);  // before data is read
+    options_.start_from(init_);
     train::RunData data = options_.load_data();
-    const train::RunConfig config = options_.make_config(data.train, encoding_, init_);
+    const train::RunConfig config = options_.make_config(data.train, encoding_);
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;
     auto run_folder = train::RunFolder::create(folder, config);
     terminal.print(fmt::format(
         "{}: {} training and {} test images, {} classes; {} with {} parameters; run in {}",
         data.train.name, data.train.size(), data.test.size(), data.train.classes(),
         config.model.encoding.to_string(), nn::parameter_count(config.model), folder));
+    if (!encoding_.empty()) {
+      say_fitted(terminal, nn::EncodingSpec::parse(encoding_), config.model.encoding);
+    }
     TrainProgress progress;
     return report(
         terminal, folder,

@@ -57,6 +57,12 @@ void TrainProgress::epoch_done(const train::EpochRecord& record, int64_t epochs)
   print_line(text + "  after " + duration_text(record.seconds));
 }
 
+void TrainProgress::start_tested(const train::TestRecord& test) {
+  print_line(
+      fmt::format("epoch 0  before training  test loss {:.4f}  top-1 {:.2f} %  top-5 {:.2f} %",
+                  test.loss, 100 * test.top1, 100 * test.top5));
+}
+
 void TrainProgress::note(const std::string& sentence) {
   print_line(sentence);
 }

@@ -15,6 +15,7 @@ class TrainProgress : public train::Observer {
   ~TrainProgress() override;
 
   void step_done(const train::StepReport& report) override;
+  void start_tested(const train::TestRecord& test) override;
   void epoch_done(const train::EpochRecord& record, int64_t epochs) override;
   void note(const std::string& sentence) override;
 

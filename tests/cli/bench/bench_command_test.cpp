@@ -40,6 +40,38 @@ TEST(BenchAttention, WritesARowForEachCase) {
   EXPECT_GT(rows[0]["plain_ms"].get<double>(), 0);
 }
 
+// The runtime's memory is that of a process without LibTorch, although this program has it loaded.
+TEST(BenchInfer, MeasuresEachInAProcessOfItsOwn) {
+  const ScratchFolder folder;
+  const std::string file = folder.path() / "infer.json";
+  const Outcome outcome = run_sape2(
+      {"bench", "infer", "--models", "vit-compact:16/4", "--rounds", "1", "--json", file});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("product floor"), std::string::npos) << outcome.out;
+  const json report = json::parse(std::ifstream(file));
+  ASSERT_EQ(report.size(), 1u);
+  const json contestants = report[0]["contestants"];
+  const json runtime = contestants.front(), libtorch = contestants.back();
+  EXPECT_EQ(runtime["name"], "runtime");
+  EXPECT_EQ(libtorch["name"], "sape2 predict, on LibTorch");
+  EXPECT_LT(libtorch["difference"].get<double>(), 1e-5);
+  EXPECT_GT(runtime["start_ms"].get<double>(), 0);
+  EXPECT_LT(runtime["bytes_on_disk"].get<double>(), 2e6);
+  EXPECT_GT(report[0]["product_floor_ms"].get<double>(), 0);
+  EXPECT_LT(report[0]["product_floor_ms"].get<double>(), runtime["batch_1_ms"].get<double>());
+  if (!runtime.contains("peak_bytes")) GTEST_SKIP() << "processes may not be watched here (ptrace)";
+  EXPECT_LT(runtime["peak_bytes"].get<double>(), 64e6);
+  EXPECT_GT(libtorch["peak_bytes"].get<double>(), 2 * runtime["peak_bytes"].get<double>());
+}
+
+TEST(BenchInfer, AnswersMistakesWithASentence) {
+  expect_mistake(run_sape2({"bench", "infer", "--models", "vit-compact:16by4"}), 1,
+                 "PRESET:SIZE/PATCH");
+  expect_mistake(
+      run_sape2({"bench", "infer", "--models", "vit-compact:16/4", "--peers", "no-such-program"}),
+      1, "no-such-program");
+}
+
 TEST(BenchAttention, ExplainsWhichKernelsRunWithoutAGpu) {
   const Outcome outcome = run_sape2({"bench", "attention", "--explain", "sm_90", "--encodings",
                                      "sape2-k,sape2-rel-k,rpe-decomposed,cope,none", "--shapes",

@@ -1,11 +1,11 @@
 // clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "cpu/row_passes.cpp"
+#define HWY_TARGET_INCLUDE "cpu/linear/row_passes.cpp"
 #include <hwy/foreach_target.h>
 // clang-format on
 
-#include "cpu/linear_pass.h"
+#include "cpu/linear/pass.h"
 #include "cpu/math-inl.h"
 
 #include <algorithm>

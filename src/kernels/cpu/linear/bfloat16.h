@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cpu/linear_pass.h"
+#include "cpu/linear/pass.h"
 
 namespace sape2::kernels {
 

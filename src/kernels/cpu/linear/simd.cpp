@@ -1,12 +1,13 @@
 // clang-format off: each SIMD target includes this file again.
 #include "cpu/target.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "cpu/linear_rows.cpp"
+#define HWY_TARGET_INCLUDE "cpu/linear/simd.cpp"
 #include <hwy/foreach_target.h>
 // clang-format on
 
-#include "cpu/gelu-inl.h"
-#include "cpu/linear_pass.h"
+#include "cpu/linear/blocks.h"
+#include "cpu/linear/gelu-inl.h"
+#include "cpu/linear/pass.h"
 #include "cpu/math-inl.h"
 
 #include <algorithm>
@@ -34,19 +35,6 @@ constexpr int kMostPanels = 1;
 #endif
 
 constexpr int kPanelVectors = static_cast<int>(kPanel) / kLanes;
-
-/// One layer's product: what all its blocks share.
-struct Product {
-  const PackedWeights& weights;
-  ConstRows x;
-  Rows y;
-  const LinearEpilogue& epilogue;
-  std::int64_t panel_bytes;
-
-  const char* panel(std::int64_t index) const {
-    return static_cast<const char*>(weights.data()) + index * panel_bytes;
-  }
-};
 
 /// Adds weights of one input to the sums: column[v] holds the panels' weights.
 template <int kRows, int kVectors>
@@ -141,80 +129,42 @@ HWY_INLINE void finish(V sum, const LinearEpilogue& epilogue, std::int64_t outpu
   }
 }
 
-template <int kRows, int kPanels>
-HWY_NOINLINE void block(const Product& product, std::int64_t row, std::int64_t first_panel) {
-  constexpr int kVectors = kPanels * kPanelVectors;
-  const F f;
-  V sum[kRows][kVectors];
+struct Product : LinearProduct<ConstRows> {
+  template <int kRows, int kPanels>
+  HWY_NOINLINE void block(std::int64_t row, std::int64_t first_panel) const {
+    constexpr int kVectors = kPanels * kPanelVectors;
+    const F f;
+    V sum[kRows][kVectors];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(f);
-  }
-  const PackedWeights& weights = product.weights;
-  const float* x = product.x.data + row * product.x.stride;
-  if (weights.dtype() == DType::float32) {
-    sum_float32<kRows, kPanels>(weights.inputs(), x, product.x.stride, product.panel(first_panel),
-                                product.panel_bytes, sum);
-  } else {
-    sum_bfloat16<kRows, kPanels>(weights.inputs(), x, product.x.stride, product.panel(first_panel),
-                                 product.panel_bytes, sum);
-  }
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(f);
+    }
+    const float* inputs = x.data + row * x.stride;
+    if (weights.dtype() == DType::float32) {
+      sum_float32<kRows, kPanels>(weights.inputs(), inputs, x.stride, panel(first_panel),
+                                  panel_bytes(), sum);
+    } else {
+      sum_bfloat16<kRows, kPanels>(weights.inputs(), inputs, x.stride, panel(first_panel),
+                                   panel_bytes(), sum);
+    }
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      finish(sum[r][v], product.epilogue, weights.outputs(), row + r,
-             first_panel * kPanel + v * kLanes, product.y);
+      for (int v = 0; v < kVectors; ++v) {
+        finish(sum[r][v], epilogue, weights.outputs(), row + r, first_panel * kPanel + v * kLanes,
+               y);
+      }
     }
   }
-}
-
-template <int kPanels, int kRows = kMostRows>
-HWY_INLINE void block_of(int rows, const Product& product, std::int64_t row,
-                         std::int64_t first_panel) {
-  if (rows == kRows) {
-    block<kRows, kPanels>(product, row, first_panel);
-  } else if constexpr (kRows > 1) {
-    block_of<kPanels, kRows - 1>(rows, product, row, first_panel);
-  }
-}
-
-/// All rows, for a few panels: their weights stay in the cache from block to block. Rows are dealt
-/// out evenly: 9 = 5 + 4, not 8 + 1, which would starve the last block.
-template <int kPanels>
-void all_rows(const Product& product, std::int64_t rows, std::int64_t first_panel) {
-  std::int64_t row = 0;
-  for (std::int64_t blocks = (rows + kMostRows - 1) / kMostRows; blocks > 0; --blocks) {
-    const auto take = static_cast<int>((rows - row + blocks - 1) / blocks);
-    block_of<kPanels>(take, product, row, first_panel);
-    row += take;
-  }
-}
-
-template <int kPanels = kMostPanels>
-HWY_INLINE void all_rows_of(std::int64_t panels, const Product& product, std::int64_t rows,
-                            std::int64_t first_panel) {
-  if (panels == kPanels) {
-    all_rows<kPanels>(product, rows, first_panel);
-  } else if constexpr (kPanels > 1) {
-    all_rows_of<kPanels - 1>(panels, product, rows, first_panel);
-  }
-}
+};
 
 }  // namespace
 
 void linear_rows(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
                  const LinearEpilogue& epilogue) {
-  const std::int64_t panels = panels_of(weights.outputs());
-  const Product product{weights, x, y, epilogue,
-                        static_cast<std::int64_t>(weights.bytes()) / panels};
-  std::int64_t panel = 0;
-  for (std::int64_t groups = (panels + kMostPanels - 1) / kMostPanels; groups > 0; --groups) {
-    const std::int64_t take = (panels - panel + groups - 1) / groups;
-    all_rows_of(take, product, rows, panel);
-    panel += take;
-  }
+  const Product product{{weights, x, y, epilogue}};
+  for_each_block<kMostRows, kMostPanels>(rows, product.panels(), product);
 }
 
 void finish_block(const float* sums, int rows, int columns, std::int64_t outputs, std::int64_t row,

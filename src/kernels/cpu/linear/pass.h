@@ -12,6 +12,21 @@ constexpr std::int64_t panels_of(std::int64_t outputs) {
   return (outputs + kPanel - 1) / kPanel;
 }
 
+/// One layer's product: what all its blocks share.
+template <typename Inputs>
+struct LinearProduct {
+  const PackedWeights& weights;
+  Inputs x;
+  Rows y;
+  const LinearEpilogue& epilogue;
+
+  std::int64_t panels() const { return panels_of(weights.outputs()); }
+  std::int64_t panel_bytes() const { return static_cast<std::int64_t>(weights.bytes()) / panels(); }
+  const char* panel(std::int64_t index) const {
+    return static_cast<const char*>(weights.data()) + index * panel_bytes();
+  }
+};
+
 // The functions of sape2/kernels/linear.h for the best SIMD target, arguments checked.
 void linear_rows(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
                  const LinearEpilogue& epilogue);
