@@ -85,6 +85,7 @@ Program::Program() {
       ->type_name("N");
   // Options of the program may stand after the command; what is left over is reported below.
   app_.fallthrough();
+  app_.require_subcommand(0, 1);  // the name of another command is then an argument of the first
   app_.allow_extras();
   app_.footer(
       "Start with `sape2 info` (this machine, all encodings) and `sape2 predict MODEL IMAGE`;\n"

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <future>
@@ -153,7 +154,8 @@ c10::intrusive_ptr<c10d::Store> connect_in_time(const Place& place, const Patien
   const std::string strange = "what listens at " + meeting_point(place) +
                               " is not a store of LibTorch; set MASTER_ADDR and MASTER_PORT to "
                               "those of rank 0";
-  if (answer.wait_for(kFirstAnswer) != std::future_status::ready) throw Error(strange);
+  const auto longest = std::min<std::chrono::milliseconds>(kFirstAnswer, milliseconds(patience.join));
+  if (answer.wait_for(longest) != std::future_status::ready) throw Error(strange);
   try {
     return answer.get();
   } catch (const std::exception& error) {

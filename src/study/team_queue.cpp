@@ -15,7 +15,7 @@ namespace sape2::study {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr const char* kFiles[] = {"result.json", "log.jsonl"};
 
