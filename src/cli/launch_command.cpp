@@ -57,7 +57,8 @@ class LaunchCommand : public Command {
     app.footer(
         "  sape2 launch -n 4 train --data cifar10 --device cuda --out runs/first\n"
         "  sape2 launch -n 8 --machines 2 --machine 1 --meet node0:29500 train --data …\n"
-        "  sape2 launch -n 8 compare --paper table1 --data cifar10 --device cuda --out runs/table1");
+        "  sape2 launch -n 8 compare --paper table1 --data cifar10 --device cuda --out "
+        "runs/table1");
   }
 
   int run(Terminal& terminal) override {
@@ -76,7 +77,8 @@ class LaunchCommand : public Command {
       if (!ending.sentence.empty()) terminal.warning(ending.sentence);
       const bool again = ending.exit_code == kExitFailure && attempt < restarts_;
       if (!again || StopSignal::requested()) return ending.exit_code;
-      terminal.warning(fmt::format("starting all processes again ({} of {})", attempt + 1, restarts_));
+      terminal.warning(
+          fmt::format("starting all processes again ({} of {})", attempt + 1, restarts_));
     }
   }
 
@@ -95,8 +97,7 @@ class LaunchCommand : public Command {
     }
     const std::size_t colon = meet_.rfind(':');
     const std::string port = colon == std::string::npos ? "" : meet_.substr(colon + 1);
-    const auto [end, error] =
-        std::from_chars(port.data(), port.data() + port.size(), plan.port);
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), plan.port);
     const bool whole = error == std::errc() && end == port.data() + port.size();
     if (!whole || plan.port < 1 || plan.port > 65535 || colon == 0) {
       throw Error("--meet is " + in_quotes(meet_) + ", expected HOST:PORT, such as node0:29500");

@@ -38,9 +38,9 @@ int free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  const bool bound =
-      socket >= 0 && ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-      ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const bool bound = socket >= 0 &&
+                     ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   const int error = errno;
   if (socket >= 0) ::close(socket);
   if (!bound) {

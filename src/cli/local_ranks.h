@@ -23,7 +23,7 @@ class LocalRanks {
       : command_(std::move(command)), plan_(std::move(plan)) {}
 
   struct Ending {
-    int exit_code = 0;  ///< that of the first that did not end well
+    int exit_code = 0;     ///< that of the first that did not end well
     std::string sentence;  ///< about one that was killed; empty: they told themselves
   };
 

@@ -56,9 +56,8 @@ class TrainCommand : public Command {
       throw Error("--restart needs the run to begin again: give its folder with --resume");
     }
     Processes processes(*app_, dist::Loss::ends_all);
-    return processes.run([&] {
-      return resume_.empty() ? begin(terminal, processes) : go_on(terminal, processes);
-    });
+    return processes.run(
+        [&] { return resume_.empty() ? begin(terminal, processes) : go_on(terminal, processes); });
   }
 
  private:
@@ -69,8 +68,8 @@ class TrainCommand : public Command {
     const train::RunConfig config = options_.make_config(data.train, encoding_, init_);
     processes.agree("configuration", train::to_json_of_all(config, data));
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;
-    auto run_folder = processes.leads() ? begun(folder, config)
-                                        : train::RunFolder::kept_elsewhere(config);
+    auto run_folder =
+        processes.leads() ? begun(folder, config) : train::RunFolder::kept_elsewhere(config);
     if (processes.leads()) {
       terminal.print(fmt::format(
           "{}: {} training and {} test images, {} classes; {} with {} parameters; run in {}",

@@ -75,9 +75,10 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   }
   const BatchPart& part = options.part;
   if (part.index < 0 || part.index >= part.count || part.count > options.batch_size) {
-    throw Error(fmt::format("a batch of {} images cannot be shared out over {} processes: each "
-                            "needs at least one; use a larger batch or fewer processes",
-                            options.batch_size, part.count));
+    throw Error(
+        fmt::format("a batch of {} images cannot be shared out over {} processes: each "
+                    "needs at least one; use a larger batch or fewer processes",
+                    options.batch_size, part.count));
   }
   if (options.prefetch < 0 || options.prefetch > 64) {
     throw Error(fmt::format("{} batches are to be made ahead, expected 0 … 64", options.prefetch));

@@ -1,11 +1,10 @@
 #include "dist/backend.h"
 
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <cstdlib>
 #include <memory>
@@ -33,8 +32,7 @@ std::string outer_address() {
   return "";
 }
 
-std::shared_ptr<::gloo::transport::Device> make_device(const Meeting& meeting,
-                                                       bool several_hosts) {
+std::shared_ptr<::gloo::transport::Device> make_device(const Meeting& meeting, bool several_hosts) {
   // As everywhere with LibTorch: who knows the network names the interface.
   if (const char* name = std::getenv("GLOO_SOCKET_IFNAME")) {
     return c10d::ProcessGroupGloo::createDeviceForInterface(name);

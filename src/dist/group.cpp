@@ -79,8 +79,8 @@ Group::Group(Team& team, c10::Device device) : team_(team), device_(device) {
 #endif
 #ifdef SAPE2_GLOO
     if (!nccl) {
-      backend_->library = make_gloo(state.meeting, state.place, state.patience,
-                                    on_several_hosts(state.members));
+      backend_->library =
+          make_gloo(state.meeting, state.place, state.patience, on_several_hosts(state.members));
     }
 #endif
   } catch (const std::exception& error) {

@@ -2,13 +2,12 @@
 
 #include "sape2/base/in_quotes.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
-
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,8 +53,8 @@ Addresses addresses_of(const Place& place) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(place.address.c_str(), std::to_string(place.port).c_str(),
-                                   &wanted, &found);
+  const int failed =
+      ::getaddrinfo(place.address.c_str(), std::to_string(place.port).c_str(), &wanted, &found);
   if (failed != 0) {
     throw Error("the processes are to meet at " + in_quotes(place.address) +
                 ", but no machine of that name is known here (" + ::gai_strerror(failed) +
@@ -72,8 +71,7 @@ std::string numeric(const sockaddr* address, socklen_t length) {
 
 // The own address of a connection that is made; "" and errno if it is refused.
 std::string try_to_connect(const addrinfo& address) {
-  const Socket socket(
-      ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return "";
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return "";
@@ -133,7 +131,8 @@ c10::intrusive_ptr<c10d::Store> serve(const Place& place, const Patience& patien
     return connect(place, patience, true);
   } catch (const std::exception& error) {
     throw Error("rank 0 cannot keep the store at " + meeting_point(place) + ": " +
-                first_line(error) + "; set MASTER_PORT to a free port, and MASTER_ADDR to an "
+                first_line(error) +
+                "; set MASTER_PORT to a free port, and MASTER_ADDR to an "
                 "address of the machine of rank 0");
   }
 }
@@ -154,7 +153,8 @@ c10::intrusive_ptr<c10d::Store> connect_in_time(const Place& place, const Patien
   const std::string strange = "what listens at " + meeting_point(place) +
                               " is not a store of LibTorch; set MASTER_ADDR and MASTER_PORT to "
                               "those of rank 0";
-  const auto longest = std::min<std::chrono::milliseconds>(kFirstAnswer, milliseconds(patience.join));
+  const auto longest =
+      std::min<std::chrono::milliseconds>(kFirstAnswer, milliseconds(patience.join));
   if (answer.wait_for(longest) != std::future_status::ready) throw Error(strange);
   try {
     return answer.get();

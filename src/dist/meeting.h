@@ -13,8 +13,8 @@ struct Meeting {
   c10::intrusive_ptr<c10d::Store> store;      ///< for short questions
   c10::intrusive_ptr<c10d::Store> libraries;  ///< the same store by a connection of its own, in
                                               ///< which a library may wait
-  std::string own_address;  ///< by which this machine reaches the store
-  bool here = false;        ///< this process keeps it
+  std::string own_address;                    ///< by which this machine reaches the store
+  bool here = false;                          ///< this process keeps it
 };
 
 /// Connects to the store of a place, which rank 0 keeps unless the launcher does. Throws Error with

@@ -73,7 +73,8 @@ class Reader {
   std::string needed(const char* name) const {
     if (const auto text = variables_(name)) return *text;
     throw Error("the variable " + std::string(launcher_.rank) + " of " + launcher_.name +
-                " is set, but " + name + " is not; start all processes with torchrun, srun, "
+                " is set, but " + name +
+                " is not; start all processes with torchrun, srun, "
                 "mpirun or `sape2 launch`");
   }
 
@@ -91,8 +92,9 @@ class Reader {
       if (list && launcher_.name == std::string("Slurm")) return first_host(*list);
     }
     if (place.local_size == place.size) return "127.0.0.1";
-    throw Error("there are processes on several machines, but the variable MASTER_ADDR, the "
-                "machine of rank 0, is not set");
+    throw Error(
+        "there are processes on several machines, but the variable MASTER_ADDR, the "
+        "machine of rank 0, is not set");
   }
 
   int port() const {

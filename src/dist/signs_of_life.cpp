@@ -87,10 +87,11 @@ class Watch {
     if (quietest->silent < most) return;
     const auto rank = static_cast<int>(quietest - seen_.begin());
     state_->announce(state_->name_of(rank) +
-                     (alarm_ ? " has ended or was killed"
-                             : " has given no sign of life for " +
-                                   std::to_string(static_cast<int>(state_->patience.silence)) +
-                                   " s: it was killed or stopped, or its machine cannot be reached"));
+                     (alarm_
+                          ? " has ended or was killed"
+                          : " has given no sign of life for " +
+                                std::to_string(static_cast<int>(state_->patience.silence)) +
+                                " s: it was killed or stopped, or its machine cannot be reached"));
   }
 
   // Those that live but keep the others waiting.
@@ -139,8 +140,9 @@ void watch(const std::shared_ptr<Team::State>& state, std::atomic<int64_t>& turn
     } while (pause(*state));
   } catch (const std::exception&) {
     // A connection that breaks is the only thing that can go wrong with a store.
-    state->fail(state->store_for_people() + " is gone" +
-                (state->place.store_is_there ? "" : ": " + state->name_of(0) + " has ended"));
+    state->fail_without_store(
+        state->store_for_people() + " is gone" +
+        (state->place.store_is_there ? "" : ": " + state->name_of(0) + " has ended"));
   }
   ended(*state);
 }
@@ -157,11 +159,12 @@ void guard(const std::shared_ptr<Team::State>& state, const std::atomic<int64_t>
       failure = state->failure;
     }
     if (!failure && stuck > turns(state->patience.silence)) {
-      state->fail(state->store_for_people() + " has not answered for " +
-                  std::to_string(static_cast<int>(state->patience.silence)) + " s" +
-                  (state->place.store_is_there
-                       ? ""
-                       : ": " + state->name_of(0) + " was stopped, or cannot be reached"));
+      state->fail_without_store(
+          state->store_for_people() + " has not answered for " +
+          std::to_string(static_cast<int>(state->patience.silence)) + " s" +
+          (state->place.store_is_there
+               ? ""
+               : ": " + state->name_of(0) + " was stopped, or cannot be reached"));
     }
     if (!failure || state->loss == Loss::tolerated) continue;
     if (++since_failure < kTurnsOfGrace) continue;

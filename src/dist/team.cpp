@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr auto kPoll = std::chrono::milliseconds(20);
-constexpr double kLinger = 3;       // of rank 0, for others to read why it ends
+constexpr double kLinger = 3;  // of rank 0, for others to read why it ends
 constexpr double kLongestLeave = 60;
 constexpr double kMostPatience = 1e6;
 
@@ -152,6 +152,14 @@ void Team::State::fail(const std::string& sentence) {
   changed.notify_all();
 }
 
+void Team::State::fail_without_store(const std::string& sentence) {
+  {
+    const std::lock_guard lock(mutex);
+    store_is_lost = true;
+  }
+  fail(sentence);
+}
+
 void Team::State::announce(const std::string& sentence) {
   const auto standing = meeting.store->compareSet("failure", {}, bytes_of(sentence));
   fail(standing.empty() ? sentence : text_of(standing));
@@ -189,8 +197,12 @@ std::unique_ptr<Team> Team::join(const Place& place, const Patience& patience, L
 
 Team::~Team() {
   State& state = *state_;
-  if (!state.left) {
-    give_up("it was stopped");
+  if (!state.left) give_up("it was stopped");
+  const bool asks = [&] {
+    const std::lock_guard lock(state.mutex);
+    return !state.left && !state.store_is_lost;
+  }();
+  if (asks) {
     try {
       const int64_t others = state.place.size - 1;
       const int64_t seen = state.meeting.store->add("seen", 1) - 1;
@@ -203,8 +215,8 @@ Team::~Team() {
   std::unique_lock lock(state.mutex);
   state.stopping = true;
   state.changed.notify_all();
-  const bool all = state.changed.wait_for(lock, std::chrono::seconds(2),
-                                          [&] { return state.running == 0; });
+  const bool all =
+      state.changed.wait_for(lock, std::chrono::seconds(2), [&] { return state.running == 0; });
   if (!all || !state.left) left_something = true;
 }
 
@@ -279,7 +291,7 @@ void Team::give_up(const std::string& reason) {
   try {
     state_->announce(name_of(rank()) + " has ended: " + reason);
   } catch (const std::exception&) {
-    state_->fail(state_->store_for_people() + " is gone");
+    state_->fail_without_store(state_->store_for_people() + " is gone");
   }
 }
 

@@ -35,6 +35,7 @@ struct Team::State {
   std::condition_variable changed;
   std::optional<std::string> failure;  // the first sentence
   std::vector<bool> lost;              // a rank; under Loss::tolerated
+  bool store_is_lost = false;          // whoever asked it would wait for ever
   bool stopping = false;               // the threads are to end
   int running = 0;                     // threads
   bool left = false;
@@ -44,6 +45,7 @@ struct Team::State {
   std::string store_for_people() const;
   /// For this process.
   void fail(const std::string& sentence);
+  void fail_without_store(const std::string& sentence);
   /// For all of them; the first counts.
   void announce(const std::string& sentence);
 };

@@ -61,8 +61,8 @@ GradientExchange::GradientExchange(FlatParameters& parameters, dist::Group& grou
     }
   }
   for (int64_t slot = 0; slot < count; ++slot) {
-    auto node = torch::autograd::impl::grad_accumulator(
-        slots[static_cast<std::size_t>(slot)].parameter);
+    auto node =
+        torch::autograd::impl::grad_accumulator(slots[static_cast<std::size_t>(slot)].parameter);
     node->add_post_hook(std::make_unique<Hook>([this, slot] { arrived(slot); }));
     nodes_.push_back(std::move(node));
   }

@@ -316,10 +316,10 @@ void Trainer::State::end_interval() {
   if (writes) {
     saving([&] {
       log->append(to_json_line(record));
-    events->add(record.step, {{"train/loss", record.loss},
-                              {"train/learning_rate", record.learning_rate},
-                              {"train/gradient_norm", record.gradient_norm},
-                              {"train/images_per_second", record.images_per_second}});
+      events->add(record.step, {{"train/loss", record.loss},
+                                {"train/learning_rate", record.learning_rate},
+                                {"train/gradient_norm", record.gradient_norm},
+                                {"train/images_per_second", record.images_per_second}});
     });
   }
   history.steps.push_back(record);

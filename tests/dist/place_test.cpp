@@ -1,5 +1,6 @@
-#include "sape2/base/error.h"
 #include "sape2/dist/place.h"
+
+#include "sape2/base/error.h"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +31,8 @@ TEST(Place, NoLauncherOrOneProcessIsAlone) {
   EXPECT_FALSE(find_place(from({})));
   EXPECT_FALSE(find_place(from({{"RANK", "0"}, {"WORLD_SIZE", "1"}})));
   // A script of sbatch: srun has not been called.
-  EXPECT_FALSE(find_place(from({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "0"}})));
+  EXPECT_FALSE(
+      find_place(from({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "0"}})));
 }
 
 TEST(Place, Torchrun) {
@@ -107,12 +109,10 @@ TEST(Place, SaysWhatIsMissingOrWrong) {
             std::string::npos);
   EXPECT_NE(refusal({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", "9"}}).find("MASTER_ADDR"),
             std::string::npos);
-  EXPECT_NE(refusal({{"RANK", "0"},
-                     {"WORLD_SIZE", "2"},
-                     {"MASTER_ADDR", "a"},
-                     {"MASTER_PORT", "70000"}})
-                .find("1 to 65535"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}})
+          .find("1 to 65535"),
+      std::string::npos);
 }
 
 TEST(Place, FirstOfSlurmsList) {

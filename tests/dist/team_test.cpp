@@ -1,5 +1,6 @@
-#include "sape2/dist/group.h"
 #include "sape2/dist/team.h"
+
+#include "sape2/dist/group.h"
 
 #include <ATen/ATen.h>
 #include <arpa/inet.h>
@@ -127,7 +128,8 @@ TEST(Team, ARankMayBeTakenOnce) {
   const int port = free_port();
   std::vector<std::future<std::string>> ranks;
   for (const int rank : {0, 1, 1}) {
-    const Place place{.rank = rank, .size = 2, .local_size = 2, .address = "127.0.0.1", .port = port};
+    const Place place{
+        .rank = rank, .size = 2, .local_size = 2, .address = "127.0.0.1", .port = port};
     ranks.push_back(std::async(std::launch::async, [=]() -> std::string {
       try {
         const auto team = Team::join(place, kShort, Loss::ends_all);

@@ -1,5 +1,5 @@
-// Trains models of every encoding with 1, 2 and 4 processes. Started with the argument `worker`, this program is one of
-// them; otherwise it starts them and compares.
+// Trains models of every encoding with 1, 2 and 4 processes. Started with the argument `worker`,
+// this program is one of them; otherwise it starts them and compares.
 #include "sape2/data/dataset.h"
 #include "sape2/dist/group.h"
 #include "sape2/dist/team.h"
@@ -63,8 +63,8 @@ Json trained(const RunConfig& config, dist::Group* group) {
   Json losses, norms;
   for (int64_t step = 0; step < kSteps; ++step) {
     const int64_t steps = source.steps_per_epoch();
-    const auto outcome = training.run(source.batch(step / steps, step % steps),
-                                      config.recipe.learning_rate, step);
+    const auto outcome =
+        training.run(source.batch(step / steps, step % steps), config.recipe.learning_rate, step);
     losses.push_back(outcome.loss());
     norms.push_back(outcome.gradient_norm());
   }
@@ -88,7 +88,9 @@ int work(const char* file) {
     group = std::make_unique<dist::Group>(*team, at::kCPU);
   }
   Json all;
-  for (const std::string& encoding : nn::testing::all_encodings(/*with_ape=*/true)) {
+  std::vector<std::string> encodings = nn::testing::all_encodings();
+  encodings.emplace_back("sape2-k+ape");
+  for (const std::string& encoding : encodings) {
     all[encoding] = trained(run_of(encoding), group.get());
   }
   if (team) team->leave();
@@ -121,9 +123,8 @@ std::vector<Json> trained_by(int processes, const std::filesystem::path& folder)
     std::string name = "dist_training_test", what = "worker", output = file(rank);
     char* arguments[] = {name.data(), what.data(), output.data(), nullptr};
     pid_t process = 0;
-    EXPECT_EQ(::posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, arguments,
-                            pointers.data()),
-              0);
+    EXPECT_EQ(
+        ::posix_spawn(&process, "/proc/self/exe", nullptr, nullptr, arguments, pointers.data()), 0);
     started.push_back(process);
   }
   std::vector<Json> results;
@@ -150,8 +151,7 @@ TEST(DistributedTraining, FollowsOneProcessForEveryEncoding) {
       double farthest = 0, farthest_norm = 0;
       for (std::size_t step = 0; step < kSteps; ++step) {
         const auto off = [&](const char* key) {
-          return std::abs(lead.at(key).at(step).get<double>() -
-                          one.at(key).at(step).get<double>());
+          return std::abs(lead.at(key).at(step).get<double>() - one.at(key).at(step).get<double>());
         };
         farthest = std::max(farthest, off("losses"));
         farthest_norm = std::max(farthest_norm, off("norms"));

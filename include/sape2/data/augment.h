@@ -24,7 +24,8 @@ struct BatchKey {
 
   /// The number of image i's draws.
   std::uint64_t image(std::int64_t i) const {
-    return first + static_cast<std::uint64_t>(places.empty() ? i : places[static_cast<std::size_t>(i)]);
+    return first +
+           static_cast<std::uint64_t>(places.empty() ? i : places[static_cast<std::size_t>(i)]);
   }
 };
 

@@ -124,11 +124,12 @@ class ExchangeBenchmark : public Command {
                                  processes.count(), group.library(),
                                  nn::parameter_count(config.model), source.images_per_step()));
     const auto ms = [](double time) { return fmt::format("{:.1f} ms", time); };
-    terminal.table({{"a step that sends nothing", ms(times.alone)},
-                    {"sending beside the backward pass", ms(times.beside)},
-                    {"sending after it", ms(times.after)},
-                    {fmt::format("the sums of {:.1f} MB by themselves", megabytes), ms(times.sending)},
-                    {"hidden", fmt::format("{:.0f} %", 100 * times.hidden())}});
+    terminal.table(
+        {{"a step that sends nothing", ms(times.alone)},
+         {"sending beside the backward pass", ms(times.beside)},
+         {"sending after it", ms(times.after)},
+         {fmt::format("the sums of {:.1f} MB by themselves", megabytes), ms(times.sending)},
+         {"hidden", fmt::format("{:.0f} %", 100 * times.hidden())}});
     if (!json_.empty()) write_json(times, processes.count(), megabytes);
     return kExitSuccess;
   }
@@ -158,13 +159,11 @@ class ExchangeBenchmark : public Command {
   }
 
   void write_json(const ExchangeTimes& times, int processes, double megabytes) const {
-    const nlohmann::ordered_json json{{"processes", processes},
-                                      {"gradient_megabytes", megabytes},
-                                      {"step_alone_ms", times.alone},
-                                      {"step_beside_ms", times.beside},
-                                      {"step_after_ms", times.after},
-                                      {"sending_ms", times.sending},
-                                      {"hidden_share", times.hidden()}};
+    const nlohmann::ordered_json json{
+        {"processes", processes},        {"gradient_megabytes", megabytes},
+        {"step_alone_ms", times.alone},  {"step_beside_ms", times.beside},
+        {"step_after_ms", times.after},  {"sending_ms", times.sending},
+        {"hidden_share", times.hidden()}};
     io::AtomicFile file(json_);
     file.write(json.dump(2) + "\n");
     file.commit();
