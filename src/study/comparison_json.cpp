@@ -18,26 +18,30 @@ Json json_of(const std::optional<double>& figure) {
   return figure ? Json(*figure) : Json(nullptr);
 }
 
+void add_test(Json& json, const train::TestRecord& test) {
+  json["test_loss"] = test.loss;
+  json["top-1"] = 100 * test.top1;
+  json["top-5"] = 100 * test.top5;
+}
+
 Json json_of(const RunResult& run) {
   Json epochs = Json::array();
   for (const train::EpochRecord& record : run.epochs) {
     Json epoch{{"epoch", record.epoch}, {"train_loss", record.train_loss}};
-    if (record.test) {
-      epoch["test_loss"] = record.test->loss;
-      epoch["top-1"] = 100 * record.test->top1;
-      epoch["top-5"] = 100 * record.test->top5;
-    }
+    if (record.test) add_test(epoch, *record.test);
     epochs.push_back(std::move(epoch));
   }
-  return {{"seed", run.seed},
-          {"top-1", 100 * run.top1},
-          {"top-5", 100 * run.top5},
-          {"loss", run.loss},
-          {"best top-1", 100 * run.best_top1},
-          {"seconds", run.seconds},
-          {"images/s", run.images_per_second},
-          {"peak bytes", run.peak_bytes},
-          {"epochs", std::move(epochs)}};
+  Json json{{"seed", run.seed},
+            {"top-1", 100 * run.top1},
+            {"top-5", 100 * run.top5},
+            {"loss", run.loss},
+            {"best top-1", 100 * run.best_top1},
+            {"seconds", run.seconds},
+            {"images/s", run.images_per_second},
+            {"peak bytes", run.peak_bytes},
+            {"epochs", std::move(epochs)}};
+  if (run.start) add_test(json["start"], *run.start);
+  return json;
 }
 
 Json json_of(const train::RecipeValue& value) {
@@ -111,13 +115,15 @@ std::optional<double> figure_from(const Json& json) {
   return json.is_null() ? std::nullopt : std::optional(json.get<double>());
 }
 
+train::TestRecord test_from(const Json& json) {
+  return {.loss = json.at("test_loss"),
+          .top1 = share_from(json.at("top-1")),
+          .top5 = share_from(json.at("top-5"))};
+}
+
 train::EpochRecord epoch_from(const Json& json) {
   train::EpochRecord record{.epoch = json.at("epoch"), .train_loss = json.at("train_loss")};
-  if (json.contains("top-1")) {
-    record.test = train::TestRecord{.loss = json.at("test_loss"),
-                                    .top1 = share_from(json.at("top-1")),
-                                    .top5 = share_from(json.at("top-5"))};
-  }
+  if (json.contains("top-1")) record.test = test_from(json);
   return record;
 }
 
@@ -131,6 +137,7 @@ RunResult run_from(const Json& json) {
                 .images_per_second = json.at("images/s"),
                 .peak_bytes = json.at("peak bytes")};
   for (const Json& epoch : json.at("epochs")) run.epochs.push_back(epoch_from(epoch));
+  if (json.contains("start")) run.start = test_from(json.at("start"));
   return run;
 }
 

@@ -29,6 +29,11 @@ void draw_curves(const RunHistory& history, const std::string& title,
   for (const StepRecord& record : history.steps) {
     steps.points.push_back({static_cast<double>(record.step) / steps_per_epoch, record.loss});
   }
+  if (history.start) {
+    test.points.push_back({0, history.start->loss});
+    top1.points.push_back({0, 100 * history.start->top1});
+    top5.points.push_back({0, 100 * history.start->top5});
+  }
   for (const EpochRecord& record : history.epochs) {
     const auto epoch = static_cast<double>(record.epoch);
     train.points.push_back({epoch, record.train_loss});

@@ -22,16 +22,24 @@ StepRecord step_of(const Json& json) {
           .seconds = json.at("seconds")};
 }
 
+TestRecord test_of(const Json& json) {
+  return {json.at("test_loss"), json.at("top1"), json.at("top5")};
+}
+
 EpochRecord epoch_of(const Json& json) {
   EpochRecord record{.epoch = json.at("epoch"),
                      .step = json.at("step"),
                      .train_loss = json.at("train_loss"),
                      .test = std::nullopt,
                      .seconds = json.at("seconds")};
-  if (json.contains("top1")) {
-    record.test = TestRecord{json.at("test_loss"), json.at("top1"), json.at("top5")};
-  }
+  if (json.contains("top1")) record.test = test_of(json);
   return record;
+}
+
+void add_test(Json& json, const TestRecord& test) {
+  json["test_loss"] = test.loss;
+  json["top1"] = test.top1;
+  json["top5"] = test.top5;
 }
 
 }  // namespace
@@ -48,6 +56,7 @@ RunHistory read_log(const std::filesystem::path& file) {
     try {
       const auto kind = json.at("kind").get<std::string>();
       if (kind == "step") history.steps.push_back(step_of(json));
+      if (kind == "start") history.start = test_of(json);
       if (kind == "epoch") history.epochs.push_back(epoch_of(json));
     } catch (const Json::exception&) {
       continue;  // not a line of ours
@@ -73,12 +82,14 @@ std::string to_json_line(const EpochRecord& record) {
             {"epoch", record.epoch},
             {"step", record.step},
             {"train_loss", record.train_loss}};
-  if (record.test) {
-    json["test_loss"] = record.test->loss;
-    json["top1"] = record.test->top1;
-    json["top5"] = record.test->top5;
-  }
+  if (record.test) add_test(json, *record.test);
   json["seconds"] = record.seconds;
+  return json.dump() + "\n";
+}
+
+std::string to_json_line(const TestRecord& start) {
+  Json json{{"kind", "start"}, {"epoch", 0}, {"step", 0}};
+  add_test(json, start);
   return json.dump() + "\n";
 }
 

@@ -24,6 +24,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -44,12 +45,7 @@ std::shared_ptr<nn::ViT> build_model(const RunConfig& config, c10::Device device
   auto model = std::make_shared<nn::ViT>(
       config.model, nn::Initialisation{.kind = Kind::random, .seed = config.seed});
   if (begins && !config.init.empty()) {
-    const auto left_out = start_from(*model, config.init);
-    if (!left_out.empty()) {
-      observer.note(fmt::format("{} of the model's {} tensors are not in {} and start anew: {}{}",
-                                left_out.size(), model->parameters().size(), config.init,
-                                left_out.front(), left_out.size() > 1 ? ", …" : ""));
-    }
+    for (const std::string& sentence : start_from_file(*model, config)) observer.note(sentence);
   }
   model->to(device);
   return model;
@@ -76,6 +72,7 @@ RunHistory cut_log(const fs::path& file, int64_t step) {
   std::erase_if(history.steps, [&](const StepRecord& record) { return record.step > step; });
   std::erase_if(history.epochs, [&](const EpochRecord& record) { return record.step > step; });
   io::AtomicFile rewritten(file);
+  if (history.start) rewritten.write(to_json_line(*history.start));
   auto epoch = history.epochs.begin();
   for (const StepRecord& record : history.steps) {
     for (; epoch != history.epochs.end() && epoch->step < record.step; ++epoch) {
@@ -105,12 +102,13 @@ struct Trainer::State {
 
   void restore();
   void restore_from_folder();
+  void test_start();
   void do_step();
   void settle();
   [[noreturn]] void stop_at_bad_loss(const Pending& step, double loss) const;
   void end_interval();
   void end_epoch();
-  TestRecord tested(int64_t epoch) const;
+  TestRecord tested(int64_t epoch, dist::Group* together) const;
   void keep_record(const EpochRecord& record);
   void keep_model(const EpochRecord& record);
   void save_last();
@@ -217,6 +215,7 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
       log = std::make_unique<AppendFile>(folder.log());
       events = std::make_unique<EventFile>(folder.path(), progress.step);
     });
+    if (progress.step == 0 && !config.init.empty()) test_start();
   }
   bool stopped = false;
   while (progress.step < schedule.steps() && !stopped) {
@@ -248,6 +247,27 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
                      .checkpoint_share = pace.seconds() / seconds_since(session_start)};
   if (!history.epochs.empty()) summary.last = history.epochs.back();
   return summary;
+}
+
+// What a trained model can do before its first step. The checkpoint comes first: from then on the
+// run does not need the file that it started from.
+void Trainer::State::test_start() {
+  if (folder.checkpoints().empty()) save_checkpoint();
+  if (!history.start) {
+    copy_weights(training.weights_to_keep(), *keepsake);
+    const TestRecord test = tested(0, nullptr);  // the log may have it, which rank 0 alone sees
+    history.start = test;
+    saving([&] {
+      log->append(to_json_line(test));
+      events->add(
+          0,
+          {{"epoch/test_loss", test.loss}, {"epoch/top1", test.top1}, {"epoch/top5", test.top5}});
+      keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = test, .seconds = 0});
+    });
+    observer.start_tested(test);
+  }
+  progress.best_top1 = std::max(progress.best_top1, history.start->top1);
+  interval_start = Clock::now();
 }
 
 void Trainer::State::do_step() {
@@ -341,7 +361,7 @@ void Trainer::State::end_epoch() {
   const bool last = progress.step == schedule.steps();
   if (last || record.epoch % config.recipe.evaluate_epochs == 0) {
     copy_weights(training.weights_to_keep(), *keepsake);
-    record.test = tested(record.epoch);
+    record.test = tested(record.epoch, group);
   }
   if (group != nullptr) check_replicas(*group, training, record.epoch);
   record.seconds = total_seconds();
@@ -365,9 +385,9 @@ void Trainer::State::keep_record(const EpochRecord& record) {
   });
 }
 
-TestRecord Trainer::State::tested(int64_t epoch) const {
+TestRecord Trainer::State::tested(int64_t epoch, dist::Group* together) const {
   try {
-    const Evaluation result = evaluate(*keepsake, test, {.group = group});
+    const Evaluation result = evaluate(*keepsake, test, {.group = together});
     return {result.loss, result.top1, result.top5};
   } catch (const NotFinite& error) {
     throw Diverged(fmt::format("after epoch {}: {}", epoch, error.what()));

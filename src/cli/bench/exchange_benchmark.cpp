@@ -7,10 +7,10 @@
 
 #include "cli/bench/stopwatch.h"
 #include "cli/command.h"
-#include "cli/processes.h"
 #include "cli/program.h"
-#include "cli/run_options.h"
 #include "cli/terminal.h"
+#include "cli/together/processes.h"
+#include "cli/train/run_options.h"
 #include "cli/whole_number.h"
 
 #include <ATen/ATen.h>
