@@ -4,7 +4,6 @@
 #include "cli/command.h"
 #include "cli/program.h"
 #include "cli/stop_signal.h"
-#include "cli/terminal.h"
 #include "cli/together/local_ranks.h"
 #include "cli/whole_number.h"
 
@@ -12,12 +11,18 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdio>
 
 namespace sape2::cli {
 namespace {
 
 constexpr long kMostProcesses = 1024;
 constexpr long kMostRestarts = 1000;
+
+// At once, among what the processes say.
+void say(const std::string& sentence) {
+  std::fprintf(stderr, "sape2: %s\n", printable(sentence).c_str());
+}
 
 class LaunchCommand : public Command {
  public:
@@ -61,7 +66,7 @@ class LaunchCommand : public Command {
         "runs/table1");
   }
 
-  int run(Terminal& terminal) override {
+  int run(Terminal&) override {
     const std::vector<std::string> command = app_->remaining();
     if (command.empty()) {
       throw Error("launch needs a command to run, such as `sape2 launch -n 4 train --data …`");
@@ -74,11 +79,10 @@ class LaunchCommand : public Command {
     LocalRanks ranks(command, plan());
     for (long attempt = 0;; ++attempt) {
       const LocalRanks::Ending ending = ranks.run(static_cast<int>(attempt));
-      if (!ending.sentence.empty()) terminal.warning(ending.sentence);
+      if (!ending.sentence.empty()) say(ending.sentence);
       const bool again = ending.exit_code == kExitFailure && attempt < restarts_;
       if (!again || StopSignal::requested()) return ending.exit_code;
-      terminal.warning(
-          fmt::format("starting all processes again ({} of {})", attempt + 1, restarts_));
+      say(fmt::format("starting all processes again ({} of {})", attempt + 1, restarts_));
     }
   }
 
