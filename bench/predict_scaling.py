@@ -2,7 +2,8 @@
 
 usage: predict_scaling.py [--parameters N] [--forward MS] [--backward MS] [--rest MS] [--machine-gpus N]
                           [--inside GB/S] [--between GB/S] [--latency US] [--buckets N]
-The defaults are vit-small with sape2-rel-k, 128 images a GPU, measured on one H200 (results/training-h200.md)."""
+The defaults are vit-small with sape2-rel-k, 128 images a GPU, measured on one H200 (results/training-h200.md).
+"""
 
 import argparse
 
@@ -38,7 +39,8 @@ def main():
     for gpus in (1, 2, 4, 8, 16, 32, 64):
         waiting = exposed(gpus, options)
         sent = 2 * (gpus - 1) / gpus * 4 * options.parameters / 1e6
-        print(f"| {gpus} | {sent:.0f} | {waiting:.2f} | {alone + waiting:.2f} | {100 * alone / (alone + waiting):.0f} % |")
+        step = alone + waiting
+        print(f"| {gpus} | {sent:.0f} | {waiting:.2f} | {step:.2f} | {100 * alone / step:.0f} % |")
 
 
 if __name__ == "__main__":

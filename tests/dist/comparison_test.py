@@ -1,18 +1,13 @@
 """Runs of a comparison shared out over processes, with a common folder and without; one of them may be lost."""
 
 import json
-import os
-import signal
 import sys
-import time
 
 import harness
-from harness import SMALL, Processes, children_of, finish, start, start_ranks, wait_for
+from harness import SMALL, Processes, start, start_ranks, wait_for
 
-COMMON = [word for word in SMALL]
-for option in ("--encoding",):
-    at = COMMON.index(option)
-    del COMMON[at:at + 2]
+COMMON = list(SMALL)
+del COMMON[SMALL.index("--encoding"):SMALL.index("--encoding") + 2]
 COMPARE = ["compare", "--encodings", "ape,none", "--seeds", "2", *COMMON, "--epochs", "1", "--log-steps", "5"]
 
 

@@ -1,7 +1,6 @@
 """Processes that die, hang, or should never have met: every one that is left ends with a sentence that names the
 rank, and a launcher that starts all again ends with the same weights. `--kills 20` makes it a soak."""
 
-import json
 import os
 import random
 import signal
