@@ -50,6 +50,7 @@ class RunOptions {
   nn::ModelConfig base_model(const std::string& init) const;
 
   train::DataConfig data_;
+  std::string task_ = nn::kClassification;
   std::string model_;  // empty: not given
   std::optional<std::int64_t> patch_size_, depth_, width_, heads_, registers_;
   std::optional<double> mlp_ratio_, layer_scale_;

@@ -1,5 +1,6 @@
 #include "sape2/base/error.h"
 #include "sape2/nn/vit.h"
+#include "sape2/train/task.h"
 
 #include "cli/command.h"
 #include "cli/duration_text.h"
@@ -43,7 +44,8 @@ class TrainCommand : public Command {
         "number of threads, a run on the CPU gives the same weights, interrupted or not.\n\n"
         "  sape2 train --data shapes --encoding sape2-rel-k --out runs/first\n"
         "  sape2 train --resume runs/first\n"
-        "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper");
+        "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper\n"
+        "  sape2 train --task segmentation --data oxford-pets --patch-size 8 --recipe segmentation");
   }
 
   int run(Terminal& terminal) override {
@@ -77,7 +79,9 @@ class TrainCommand : public Command {
     const int threads = folder.config().threads;
     if (app_->get_parent()->count("--threads") == 0 && threads > 0) use_threads(threads);
     if (app_->count("--device") > 0) folder.use_device(options_.device());
-    train::RunData data = train::load_run_data(train::data_of_run(folder.config().data, resume_));
+    const train::Task& task = train::task_named(folder.config().model.task);
+    train::RunData data =
+        train::load_run_data(train::data_of_run(folder.config().data, resume_), task.target());
     if (restart_) {
       terminal.print(
           fmt::format("what the run had so far is now in {}", folder.restart().native()));
@@ -108,10 +112,12 @@ class TrainCommand : public Command {
       return kExitInterrupted;
     }
     const auto& last = summary.last;
+    const auto& task = train::task_named(train::RunFolder::read_config(folder).model.task);
     terminal.print(fmt::format(
-        "best top-1 {:.2f} %, last {:.2f} %, after {} ({:.1f} % of it for checkpoints); "
+        "best {} {:.2f} %, last {:.2f} %, after {} ({:.1f} % of it for checkpoints); "
         "{}/best.safetensors",
-        100 * summary.best_top1, last && last->test ? 100 * last->test->top1 : 0.0,
+        task.figures().front().name, 100 * summary.best,
+        last && last->test ? 100 * train::main_figure(last->test->figures) : 0.0,
         duration_text(summary.seconds), 100 * summary.checkpoint_share, folder));
     return kExitSuccess;
   }

@@ -1,6 +1,7 @@
 #include "cli/train_progress.h"
 
 #include "sape2/base/in_quotes.h"
+#include "sape2/train/task.h"
 
 #include "cli/duration_text.h"
 
@@ -51,8 +52,10 @@ void TrainProgress::epoch_done(const train::EpochRecord& record, int64_t epochs)
   std::string text =
       fmt::format("epoch {}/{}  training loss {:.4f}", record.epoch, epochs, record.train_loss);
   if (record.test) {
-    text += fmt::format("  test loss {:.4f}  top-1 {:.2f} %  top-5 {:.2f} %", record.test->loss,
-                        100 * record.test->top1, 100 * record.test->top5);
+    text += fmt::format("  test loss {:.4f}", record.test->loss);
+    for (const train::Figure& figure : record.test->figures) {
+      text += fmt::format("  {} {:.2f} %", train::figure_name(figure.key), 100 * figure.value);
+    }
   }
   print_line(text + "  after " + duration_text(record.seconds));
 }

@@ -1,5 +1,6 @@
 #include "sape2/base/error.h"
 #include "sape2/study/comparison_report.h"
+#include "sape2/train/task.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,26 +19,33 @@ Json json_of(const std::optional<double>& figure) {
   return figure ? Json(*figure) : Json(nullptr);
 }
 
+// In %, by the names of tables.
+void add_figures(Json& json, const train::Figures& figures) {
+  for (const train::Figure& figure : figures) {
+    json[train::figure_name(figure.key)] = 100 * figure.value;
+  }
+}
+
 Json json_of(const RunResult& run) {
   Json epochs = Json::array();
   for (const train::EpochRecord& record : run.epochs) {
     Json epoch{{"epoch", record.epoch}, {"train_loss", record.train_loss}};
     if (record.test) {
       epoch["test_loss"] = record.test->loss;
-      epoch["top-1"] = 100 * record.test->top1;
-      epoch["top-5"] = 100 * record.test->top5;
+      add_figures(epoch, record.test->figures);
     }
     epochs.push_back(std::move(epoch));
   }
-  return {{"seed", run.seed},
-          {"top-1", 100 * run.top1},
-          {"top-5", 100 * run.top5},
-          {"loss", run.loss},
-          {"best top-1", 100 * run.best_top1},
-          {"seconds", run.seconds},
-          {"images/s", run.images_per_second},
-          {"peak bytes", run.peak_bytes},
-          {"epochs", std::move(epochs)}};
+  Json json{{"seed", run.seed}};
+  add_figures(json, run.figures);
+  json["loss"] = run.loss;
+  const std::string main = run.figures.empty() ? "" : run.figures.front().key;
+  json["best " + train::figure_name(main)] = 100 * run.best;
+  json["seconds"] = run.seconds;
+  json["images/s"] = run.images_per_second;
+  json["peak bytes"] = run.peak_bytes;
+  json["epochs"] = std::move(epochs);
+  return json;
 }
 
 Json json_of(const train::RecipeValue& value) {
@@ -58,12 +66,12 @@ Json json_of(const TuningPlan& tuning) {
   return {{"epochs", tuning.epochs}, {"held out", tuning.held_out}, {"axes", std::move(axes)}};
 }
 
-Json json_of(const Trial& trial) {
+Json json_of(const Trial& trial, const std::string& figure) {
   Json json{{"settings", json_of(trial.settings)}};
   if (!trial.failure.empty()) {
     json["failure"] = trial.failure;
   } else {
-    json["top-1"] = 100 * trial.top1;
+    json[figure] = 100 * trial.score;
     json["loss"] = trial.loss;
   }
   return json;
@@ -77,24 +85,23 @@ Json json_of(const BaselineDifference& difference) {
           {"interval", interval ? Json{interval->low, interval->high} : Json(nullptr)}};
 }
 
-Json json_of(const RowResult& row) {
-  std::vector<double> top1, top5;
+using Definitions = std::vector<train::FigureDefinition>;
+
+Json json_of(const RowResult& row, const Definitions& figures) {
   Json runs = Json::array();
-  for (const RunResult& run : row.runs) {
-    top1.push_back(100 * run.top1);
-    top5.push_back(100 * run.top5);
-    runs.push_back(json_of(run));
+  for (const RunResult& run : row.runs) runs.push_back(json_of(run));
+  Json json{{"encoding", row.row.encoding.to_string()},
+            {"note", row.row.note},
+            {"parameters", row.parameters}};
+  for (const auto& figure : figures) {
+    json[figure.name] = json_of(spread_of(percentages(row, figure.key)));
   }
-  Json json{
-      {"encoding", row.row.encoding.to_string()},
-      {"note", row.row.note},
-      {"parameters", row.parameters},
-      {"top-1", json_of(spread_of(top1))},
-      {"top-5", json_of(spread_of(top5))},
-      {"paper",
-       {{"top-1", json_of(row.row.published.top1)}, {"top-5", json_of(row.row.published.top5)}}}};
+  json["paper"] = {{"top-1", json_of(row.row.published.top1)},
+                   {"top-5", json_of(row.row.published.top5)}};
   if (!row.chosen.empty()) json["chosen"] = json_of(row.chosen);
-  for (const Trial& trial : row.trials) json["trials"].push_back(json_of(trial));
+  for (const Trial& trial : row.trials) {
+    json["trials"].push_back(json_of(trial, figures.front().name));
+  }
   for (const FailedRun& run : row.failed) {
     json["failed"].push_back({{"seed", run.seed}, {"reason", run.reason}});
   }
@@ -111,26 +118,31 @@ std::optional<double> figure_from(const Json& json) {
   return json.is_null() ? std::nullopt : std::optional(json.get<double>());
 }
 
-train::EpochRecord epoch_from(const Json& json) {
+train::Figures figures_from(const Json& json, const Definitions& figures) {
+  train::Figures found;
+  for (const auto& figure : figures) {
+    found.push_back({figure.key, share_from(json.at(figure.name))});
+  }
+  return found;
+}
+
+train::EpochRecord epoch_from(const Json& json, const Definitions& figures) {
   train::EpochRecord record{.epoch = json.at("epoch"), .train_loss = json.at("train_loss")};
-  if (json.contains("top-1")) {
-    record.test = train::TestRecord{.loss = json.at("test_loss"),
-                                    .top1 = share_from(json.at("top-1")),
-                                    .top5 = share_from(json.at("top-5"))};
+  if (json.contains("test_loss")) {
+    record.test = train::TestRecord{json.at("test_loss"), figures_from(json, figures)};
   }
   return record;
 }
 
-RunResult run_from(const Json& json) {
+RunResult run_from(const Json& json, const Definitions& figures) {
   RunResult run{.seed = json.at("seed"),
-                .top1 = share_from(json.at("top-1")),
-                .top5 = share_from(json.at("top-5")),
+                .figures = figures_from(json, figures),
                 .loss = json.at("loss"),
-                .best_top1 = share_from(json.at("best top-1")),
+                .best = share_from(json.at("best " + figures.front().name)),
                 .seconds = json.at("seconds"),
                 .images_per_second = json.at("images/s"),
                 .peak_bytes = json.at("peak bytes")};
-  for (const Json& epoch : json.at("epochs")) run.epochs.push_back(epoch_from(epoch));
+  for (const Json& epoch : json.at("epochs")) run.epochs.push_back(epoch_from(epoch, figures));
   return run;
 }
 
@@ -166,12 +178,12 @@ TuningPlan tuning_from(const Json& json) {
   return tuning;
 }
 
-Trial trial_from(const Json& json) {
+Trial trial_from(const Json& json, const std::string& figure) {
   Trial trial{settings_from(json.at("settings"))};
   if (json.contains("failure")) {
     trial.failure = json.at("failure");
   } else {
-    trial.top1 = share_from(json.at("top-1"));
+    trial.score = share_from(json.at(figure));
     trial.loss = json.at("loss");
   }
   return trial;
@@ -183,17 +195,19 @@ std::vector<std::uint64_t> seeds_from_json(const Json& json, std::uint64_t first
   return seeds_from(first, json.get<std::int64_t>());
 }
 
-RowResult row_from(const Json& json) {
+RowResult row_from(const Json& json, const Definitions& figures) {
   RowResult row;
   row.row.encoding = nn::EncodingSpec::parse(json.at("encoding").get<std::string>());
   row.row.note = json.at("note");
   row.row.published = {figure_from(json.at("paper").at("top-1")),
                        figure_from(json.at("paper").at("top-5"))};
   row.parameters = json.at("parameters");
-  for (const Json& run : json.at("runs")) row.runs.push_back(run_from(run));
+  for (const Json& run : json.at("runs")) row.runs.push_back(run_from(run, figures));
   if (json.contains("chosen")) row.chosen = settings_from(json.at("chosen"));
   if (json.contains("trials")) {
-    for (const Json& trial : json.at("trials")) row.trials.push_back(trial_from(trial));
+    for (const Json& trial : json.at("trials")) {
+      row.trials.push_back(trial_from(trial, figures.front().name));
+    }
   }
   if (json.contains("failed")) {
     for (const Json& run : json.at("failed")) {
@@ -212,11 +226,11 @@ Comparison comparison_from_json(std::string_view text, std::string_view source) 
     ComparisonPlan& plan = comparison.plan;
     plan.model = json.at("model");
     plan.recipe = json.at("recipe");
+    plan.common = train::run_config_from_json(json.at("configuration").dump(), source);
     for (const Json& row : json.at("rows")) {
-      comparison.rows.push_back(row_from(row));
+      comparison.rows.push_back(row_from(row, figures_of(comparison)));
       plan.rows.push_back(comparison.rows.back().row);
     }
-    plan.common = train::run_config_from_json(json.at("configuration").dump(), source);
     plan.seeds = seeds_from_json(json.at("seeds"), plan.common.seed);
     if (json.contains("tuning")) plan.tuning = tuning_from(json.at("tuning"));
     if (json.contains("baseline")) {
@@ -235,8 +249,13 @@ std::string json_report(const Comparison& comparison) {
   Json rows = Json::array();
   const auto differences = baseline_differences(comparison);
   for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
-    rows.push_back(json_of(comparison.rows[i]));
+    rows.push_back(json_of(comparison.rows[i], figures_of(comparison)));
     if (differences[i]) rows.back()["difference"] = json_of(*differences[i]);
+    for (const auto& figure : figures_of(comparison)) {
+      if (!figure.compared) continue;
+      const auto of_this = baseline_differences(comparison, figure.key);
+      if (of_this[i]) rows.back()[figure.name + " difference"] = json_of(*of_this[i]);
+    }
   }
   const ComparisonPlan& plan = comparison.plan;
   Json json{{"caption", report_caption(comparison)},

@@ -17,10 +17,11 @@ void write_outcome(const std::filesystem::path& file, const RunOutcome& outcome,
   if (outcome.failed()) {
     json["failure"] = outcome.failure;
   } else {
-    json.update({{"top1", result.top1},
-                 {"top5", result.top5},
+    Json figures = Json::object();
+    for (const train::Figure& figure : result.figures) figures[figure.key] = figure.value;
+    json.update({{"figures", figures},
                  {"loss", result.loss},
-                 {"best_top1", result.best_top1},
+                 {"best", result.best},
                  {"seconds", result.seconds},
                  {"images_per_second", result.images_per_second},
                  {"peak_bytes", result.peak_bytes}});
@@ -43,10 +44,16 @@ std::optional<RunOutcome> read_outcome(const std::filesystem::path& file,
       return outcome;
     }
     RunResult& result = outcome.result;
-    result.top1 = json.at("top1");
-    result.top5 = json.at("top5");
     result.loss = json.at("loss");
-    result.best_top1 = json.at("best_top1");
+    if (json.contains("figures")) {
+      for (const auto& [key, value] : json.at("figures").items()) {
+        result.figures.push_back({key, value.get<double>()});
+      }
+      result.best = json.at("best");
+    } else {  // of versions that knew classifiers alone
+      result.figures = {{"top1", json.at("top1")}, {"top5", json.at("top5")}};
+      result.best = json.at("best_top1");
+    }
     result.seconds = json.at("seconds");
     result.images_per_second = json.at("images_per_second");
     result.peak_bytes = json.at("peak_bytes");

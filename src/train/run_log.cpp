@@ -28,8 +28,14 @@ EpochRecord epoch_of(const Json& json) {
                      .train_loss = json.at("train_loss"),
                      .test = std::nullopt,
                      .seconds = json.at("seconds")};
-  if (json.contains("top1")) {
-    record.test = TestRecord{json.at("test_loss"), json.at("top1"), json.at("top5")};
+  if (!json.contains("test_loss")) return record;
+  record.test = TestRecord{json.at("test_loss"), {}};
+  // Whatever the task measures stands between these two.
+  bool begun = false;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "seconds") break;
+    if (begun) record.test->figures.push_back({key, value.get<double>()});
+    begun = begun || key == "test_loss";
   }
   return record;
 }
@@ -75,8 +81,7 @@ std::string to_json_line(const EpochRecord& record) {
             {"train_loss", record.train_loss}};
   if (record.test) {
     json["test_loss"] = record.test->loss;
-    json["top1"] = record.test->top1;
-    json["top5"] = record.test->top5;
+    for (const Figure& figure : record.test->figures) json[figure.key] = figure.value;
   }
   json["seconds"] = record.seconds;
   return json.dump() + "\n";

@@ -7,8 +7,8 @@
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/device.h"
-#include "sape2/train/evaluate.h"
 #include "sape2/train/schedule.h"
+#include "sape2/train/task.h"
 #include "sape2/train/training_step.h"
 
 #include "train/append_file.h"
@@ -119,6 +119,7 @@ struct Trainer::State {
 
   RunFolder folder;
   const RunConfig& config = folder.config();
+  const Task& task = task_named(config.model.task);
   BatchSource& source;
   const data::Dataset& test;
   Observer& observer;
@@ -220,7 +221,7 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
   RunSummary summary{.finished = !stopped,
                      .step = progress.step,
                      .steps = schedule.steps(),
-                     .best_top1 = progress.best_top1,
+                     .best = progress.best,
                      .last = std::nullopt,
                      .seconds = total_seconds(),
                      .checkpoint_share = pace.seconds() / seconds_since(session_start)};
@@ -324,9 +325,10 @@ void Trainer::State::end_epoch() {
     log->append(to_json_line(record));
     Scalars scalars{{"epoch/train_loss", record.train_loss}};
     if (record.test) {
-      scalars.insert(scalars.end(), {{"epoch/test_loss", record.test->loss},
-                                     {"epoch/top1", record.test->top1},
-                                     {"epoch/top5", record.test->top5}});
+      scalars.emplace_back("epoch/test_loss", record.test->loss);
+      for (const Figure& figure : record.test->figures) {
+        scalars.emplace_back("epoch/" + figure.key, figure.value);
+      }
     }
     events->add(record.step, scalars);
     if (record.test) keep_model(record);
@@ -337,8 +339,8 @@ void Trainer::State::end_epoch() {
 
 TestRecord Trainer::State::tested(int64_t epoch) const {
   try {
-    const Evaluation result = evaluate(*keepsake, test);
-    return {result.loss, result.top1, result.top5};
+    const Measured result = task.measure(*keepsake, test);
+    return {result.loss, result.figures};
   } catch (const NotFinite& error) {
     throw Diverged(fmt::format("after epoch {}: {}", epoch, error.what()));
   }
@@ -346,14 +348,15 @@ TestRecord Trainer::State::tested(int64_t epoch) const {
 
 // `keepsake` holds the weights that were just evaluated.
 void Trainer::State::keep_model(const EpochRecord& record) {
+  const double reached = main_figure(record.test->figures);
   const io::SaveModelOptions options{
       .extra = {{"train_epoch", std::to_string(record.epoch)},
                 {"train_step", std::to_string(record.step)},
                 {"train_weights", training.averages() ? "averaged" : "raw"},
-                {"train_top1", fmt::format("{}", record.test->top1)}}};
-  if (record.test->top1 > progress.best_top1) {
+                {"train_" + task.figures().front().key, fmt::format("{}", reached)}}};
+  if (reached > progress.best) {
     io::save_model(folder.best(), *keepsake, options);
-    progress.best_top1 = record.test->top1;
+    progress.best = reached;
   }
   io::save_model(folder.last(), *keepsake, options);
 }

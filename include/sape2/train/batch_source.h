@@ -9,7 +9,9 @@ namespace sape2::train {
 /// What one training step learns from.
 struct Batch {
   at::Tensor images;  ///< `[B, channels, height, width]` float32, normalised, on the model's device
-  at::Tensor targets;  ///< `[B, classes]` float32 probabilities that sum to one
+  /// What the task's loss compares outputs with: `[B, classes]` float32 probabilities that sum to
+  /// one, or masks `[B, height, width]` uint8.
+  at::Tensor targets;
 };
 
 /// Where batches come from. A batch depends on the source's seed, the epoch and the step only, so

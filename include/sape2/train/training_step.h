@@ -4,6 +4,7 @@
 #include "sape2/train/batch_source.h"
 #include "sape2/train/flat_parameters.h"
 #include "sape2/train/recipe.h"
+#include "sape2/train/task.h"
 #include "sape2/train/weight_average.h"
 
 #include <c10/core/Stream.h>
@@ -27,7 +28,7 @@ struct PhaseSeconds {
 /// GPU the whole step is recorded as a CUDA graph after a few runs.
 class TrainingStep {
  public:
-  /// `model` must be on its device already and outlive this object.
+  /// `model` must be on its device already and outlive this object. Its task has the loss.
   TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed);
   ~TrainingStep();
 
@@ -77,6 +78,7 @@ class TrainingStep {
 
   nn::ViT& model_;
   Recipe recipe_;
+  Loss loss_;
   uint64_t seed_;
   FlatParameters parameters_;
   std::optional<WeightAverage> average_;
