@@ -55,7 +55,8 @@ class DataCommand : public Command {
     list_ = app.add_subcommand("list", "All data sets and where they lie");
     get_ = app.add_subcommand("get", "Make sure data sets lie here, whole and verified");
     info_ = app.add_subcommand("info", "Read a data set and tell what it holds");
-    get_->add_option("names", names_, "cifar10, cifar100, fashion-mnist, oxford-pets")->type_name("NAME");
+    get_->add_option("names", names_, "cifar10, cifar100, fashion-mnist, oxford-pets")
+        ->type_name("NAME");
     get_->add_flag("--offline", offline_, "Use only what this machine has");
     info_->add_option("name", info_name_, "A data set, or folder:PATH")->type_name("NAME");
     info_->add_option("--image-size", options_.image_size, "Resize images to N × N pixels")

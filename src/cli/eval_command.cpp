@@ -113,11 +113,10 @@ class EvalCommand : public Command {
         train::load_split(train::at_size_of(config, data_), split, task.target());
     const train::Measured result = evaluate(dataset);
     if (!confusion_.empty()) {
-      study::draw_confusion(
-          confusion_of(result, dataset.class_names),
-          fmt::format("{} on {}: {:.2f} %", config.encoding.to_string(), dataset.name,
-                      100 * train::main_figure(result.figures)),
-          confusion_);
+      study::draw_confusion(confusion_of(result, dataset.class_names),
+                            fmt::format("{} on {}: {:.2f} %", config.encoding.to_string(),
+                                        dataset.name, 100 * train::main_figure(result.figures)),
+                            confusion_);
     }
     if (json_) {
       print_json(terminal, result, dataset);

@@ -68,8 +68,7 @@ Json json_of(const explain::Picture& picture, const study::MaskPrediction& seen,
              const nn::ModelConfig& config, const std::vector<std::string>& files) {
   Json classes = Json::array();
   for (std::size_t i = 0; i < seen.shares.size(); ++i) {
-    classes.push_back(
-        {{"class", class_name(config, i)}, {"index", i}, {"share", seen.shares[i]}});
+    classes.push_back({{"class", class_name(config, i)}, {"index", i}, {"share", seen.shares[i]}});
   }
   Json json{{"image", picture.name},
             {"height", seen.mask.height},
@@ -113,7 +112,8 @@ class MaskWriter {
     std::string name = std::filesystem::exists(picture.name, error)
                            ? std::filesystem::path(picture.name).stem().native()
                            : picture.name;
-    std::ranges::replace_if(name, [](char c) { return c == ':' || c == '/'; }, '_');
+    std::ranges::replace_if(
+        name, [](char c) { return c == ':' || c == '/'; }, '_');
     std::string unique = name;
     for (int i = 2; !used_.insert(unique).second; ++i) unique = fmt::format("{}-{}", name, i);
     return unique;
@@ -155,7 +155,8 @@ class PredictCommand : public Command {
         "Each image is scaled to cover the size the model was trained at, and its middle is used.\n"
         "If the true class of an image is known, the sheet shows which answers are right.\n"
         "A model for segmentation sees the whole image, stretched, and says what share of it each\n"
-        "class has; with --out, it writes masks (a palette PNG: pixels are numbers of classes) and\n"
+        "class has; with --out, it writes masks (a palette PNG: pixels are numbers of classes) "
+        "and\n"
         "overlays, in the image's own size.\n\n"
         "  sape2 predict runs/first cat.jpg dog.png --top 3\n"
         "  sape2 predict runs/first cifar10:test:0-11 --sheet twelve.png\n"

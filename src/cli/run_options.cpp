@@ -76,7 +76,8 @@ void RunOptions::declare(CLI::App& app) {
       ->group(model);
 
   const std::string recipe = "Recipe";
-  app.add_option("--recipe", recipe_, "paper, strong, quick, segmentation, or a TOML file (default: quick)")
+  app.add_option("--recipe", recipe_,
+                 "paper, strong, quick, segmentation, or a TOML file (default: quick)")
       ->type_name("NAME|FILE")
       ->group(recipe);
   for (const train::RecipeField& field : train::recipe_fields()) {

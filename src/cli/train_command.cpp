@@ -45,7 +45,8 @@ class TrainCommand : public Command {
         "  sape2 train --data shapes --encoding sape2-rel-k --out runs/first\n"
         "  sape2 train --resume runs/first\n"
         "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper\n"
-        "  sape2 train --task segmentation --data oxford-pets --patch-size 8 --recipe segmentation");
+        "  sape2 train --task segmentation --data oxford-pets --patch-size 8 --recipe "
+        "segmentation");
   }
 
   int run(Terminal& terminal) override {
@@ -113,12 +114,12 @@ class TrainCommand : public Command {
     }
     const auto& last = summary.last;
     const auto& task = train::task_named(train::RunFolder::read_config(folder).model.task);
-    terminal.print(fmt::format(
-        "best {} {:.2f} %, last {:.2f} %, after {} ({:.1f} % of it for checkpoints); "
-        "{}/best.safetensors",
-        task.figures().front().name, 100 * summary.best,
-        last && last->test ? 100 * train::main_figure(last->test->figures) : 0.0,
-        duration_text(summary.seconds), 100 * summary.checkpoint_share, folder));
+    terminal.print(
+        fmt::format("best {} {:.2f} %, last {:.2f} %, after {} ({:.1f} % of it for checkpoints); "
+                    "{}/best.safetensors",
+                    task.figures().front().name, 100 * summary.best,
+                    last && last->test ? 100 * train::main_figure(last->test->figures) : 0.0,
+                    duration_text(summary.seconds), 100 * summary.checkpoint_share, folder));
     return kExitSuccess;
   }
 

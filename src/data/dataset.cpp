@@ -81,8 +81,8 @@ Dataset resized(const Dataset& dataset, std::int64_t height, std::int64_t width)
     }
   });
   if (dataset.masks.defined()) {
-    const auto middles = [](std::int64_t source, std::int64_t target) {
-      return (at::arange(target, at::kLong) * 2 + 1).mul(source).floor_divide(2 * target);
+    const auto middles = [](std::int64_t from, std::int64_t to) {
+      return (at::arange(to, at::kLong) * 2 + 1).mul(from).floor_divide(2 * to);
     };
     result.masks = dataset.masks.index_select(1, middles(dataset.height(), height))
                        .index_select(2, middles(dataset.width(), width));

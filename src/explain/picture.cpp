@@ -95,7 +95,9 @@ const data::Dataset& PictureSource::split_of(const std::string& dataset, data::S
   const auto key = std::pair(dataset, split);
   const auto found = splits_.find(key);
   if (found != splits_.end()) return found->second;
-  return splits_.emplace(key, data::load_dataset(dataset, split, {.root = root_, .target = target_})).first->second;
+  return splits_
+      .emplace(key, data::load_dataset(dataset, split, {.root = root_, .target = target_}))
+      .first->second;
 }
 
 }  // namespace sape2::explain

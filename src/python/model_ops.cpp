@@ -85,9 +85,8 @@ std::tuple<std::string, std::string, Names, std::vector<Tensor>> load_model(std:
 /// The model of a configuration with given weights.
 std::unique_ptr<nn::ViT> model_of(const std::string& config, const Names& names,
                                   const std::vector<Tensor>& values) {
-  auto model =
-      std::make_unique<nn::ViT>(classifier_from(config),
-                                nn::Initialisation{.kind = Kind::uninitialised, .seed = 0});
+  auto model = std::make_unique<nn::ViT>(
+      classifier_from(config), nn::Initialisation{.kind = Kind::uninitialised, .seed = 0});
   const at::NoGradGuard no_grad;
   auto parameters = model->named_parameters();
   TORCH_CHECK_VALUE(names.size() == values.size() && names.size() == parameters.size(),

@@ -20,10 +20,9 @@ namespace fs = std::filesystem;
 using io::test::ScratchFolder;
 using nlohmann::json;
 
-const std::vector<std::string> kTiny{"--depth",        "1",  "--width",       "16", "--heads",
-                                     "2",              "--train-images", "64", "--test-images",
-                                     "16",             "--batch-size",   "32", "--epochs",
-                                     "1",              "--data",         "shapes"};
+const std::vector<std::string> kTiny{
+    "--depth",       "1",  "--width",      "16", "--heads",  "2", "--train-images", "64",
+    "--test-images", "16", "--batch-size", "32", "--epochs", "1", "--data",         "shapes"};
 
 Outcome run_tiny(std::vector<std::string> arguments) {
   arguments.insert(arguments.end(), kTiny.begin(), kTiny.end());
@@ -51,7 +50,8 @@ TEST(SegmentationCommands, TrainEvaluateAndPredict) {
   EXPECT_NE(trained.out.find("best mean IoU"), std::string::npos) << trained.out;
   EXPECT_NE(trained.out.find("boundary F1"), std::string::npos) << trained.out;
 
-  const Outcome evaluated = run_sape2({"eval", run, "--data", "shapes", "--images", "16", "--json"});
+  const Outcome evaluated =
+      run_sape2({"eval", run, "--data", "shapes", "--images", "16", "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
   const json figures = json::parse(evaluated.out);
   EXPECT_EQ(figures["classes"], (json{"background", "object"}));
@@ -60,7 +60,8 @@ TEST(SegmentationCommands, TrainEvaluateAndPredict) {
                 figures["confusion"][1][0].get<int>() + figures["confusion"][1][1].get<int>(),
             16 * 32 * 32);
   EXPECT_GT(figures["mean IoU"].get<double>(), 0);
-  const Outcome text = run_sape2({"eval", run, "--data", "shapes", "--images", "8", "--size", "48"});
+  const Outcome text =
+      run_sape2({"eval", run, "--data", "shapes", "--images", "8", "--size", "48"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(text.out.starts_with("mean IoU ")) << text.out;
   EXPECT_NE(text.out.find("\nIoU of object "), std::string::npos) << text.out;
@@ -108,9 +109,8 @@ TEST(SegmentationCommands, FinerPatchesAndLargerImagesComeFromTheCommandLine) {
 TEST(SegmentationCommands, CompareHasBothFiguresWithDifferences) {
   const ScratchFolder folder;
   const std::string out = folder / "compared";
-  const Outcome outcome =
-      run_tiny({"compare", "--task", "segmentation", "--encodings", "ape,none", "--baseline", "ape",
-                "--seeds", "2", "--out", out});
+  const Outcome outcome = run_tiny({"compare", "--task", "segmentation", "--encodings", "ape,none",
+                                    "--baseline", "ape", "--seeds", "2", "--out", out});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   std::ifstream file(fs::path(out) / "table.md");
   std::ostringstream table;

@@ -50,7 +50,8 @@ TEST(MaskedAugment, CropsAndFlipsMoveBothByWholePixels) {
   const at::Tensor beyond = counted.logical_not();
   EXPECT_GT(beyond.sum().item<std::int64_t>(), 0);
   EXPECT_TRUE(images.select(1, 0).masked_select(beyond).eq(128).all().item<bool>());
-  const at::Tensor first = masks.select(1, 20).select(1, 20), next = masks.select(1, 20).select(1, 21);
+  const at::Tensor first = masks.select(1, 20).select(1, 20),
+                   next = masks.select(1, 20).select(1, 21);
   const auto mirrored = first.gt(next).sum().item<std::int64_t>();
   EXPECT_GT(mirrored, 16);
   EXPECT_LT(mirrored, 48);

@@ -25,10 +25,9 @@ TEST(Tar, GivesTheWantedFilesByTheirPaths) {
   read_tar_gz(
       path, [](const std::string& name) { return name != "top/two.bin"; },
       [&](const std::string& name, const Bytes& content) { found[name] = content; });
-  EXPECT_EQ(found, (std::map<std::string, Bytes>{
-                       {"top/one.bin", Bytes(700, 1)},
-                       {"top/empty", {}},
-                       {"../../three.bin", Bytes(3, 3)}}));
+  EXPECT_EQ(found, (std::map<std::string, Bytes>{{"top/one.bin", Bytes(700, 1)},
+                                                 {"top/empty", {}},
+                                                 {"../../three.bin", Bytes(3, 3)}}));
   EXPECT_EQ(file_name("../../three.bin"), "three.bin");
   EXPECT_EQ(file_name("three.bin"), "three.bin");
 }

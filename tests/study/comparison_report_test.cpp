@@ -11,10 +11,8 @@ namespace sape2::study {
 namespace {
 
 RunResult run_with(std::uint64_t seed, double top1) {
-  RunResult run{.seed = seed,
-                .figures = {{"top1", top1}, {"top5", 0.99}},
-                .loss = 0.5,
-                .best = top1 + 0.01};
+  RunResult run{
+      .seed = seed, .figures = {{"top1", top1}, {"top5", 0.99}}, .loss = 0.5, .best = top1 + 0.01};
   run.seconds = 90;
   run.images_per_second = 250;
   run.peak_bytes = 300 << 20;

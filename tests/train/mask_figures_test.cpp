@@ -40,8 +40,8 @@ TEST(MaskFigures, AreThoseOfAHandMadeCase) {
   const at::Tensor predicted = mask({{0, 1, 1, 1}, {0, 2, 0, 2}});
   const MaskCounts counts = counted(predicted, truth, 3);
   // Of class 0 two are right, one is taken for 1; of class 1 two are right, one is taken for 0.
-  EXPECT_TRUE(counts.confusion().equal(
-      at::tensor({2, 1, 0, 1, 2, 0, 0, 0, 1}, at::kLong).view({3, 3})));
+  EXPECT_TRUE(
+      counts.confusion().equal(at::tensor({2, 1, 0, 1, 2, 0, 0, 0, 1}, at::kLong).view({3, 3})));
   const auto ious = class_ious(counts.confusion());
   EXPECT_DOUBLE_EQ(ious[0], 2.0 / 4);
   EXPECT_DOUBLE_EQ(ious[1], 2.0 / 4);
@@ -142,8 +142,8 @@ TEST(PixelLoss, IsTheSumOverCountedPixels) {
               1e-6);
   EXPECT_EQ(counted_pixels(truth).item<double>(), 2);
   // With smoothing, a tenth of each target is spread over both classes.
-  const double smooth = 0.9 * std::log(4.0) + 0.05 * (std::log(4.0) + std::log(4.0 / 3)) +
-                        std::log(2.0);
+  const double smooth =
+      0.9 * std::log(4.0) + 0.05 * (std::log(4.0) + std::log(4.0 / 3)) + std::log(2.0);
   EXPECT_NEAR(pixel_cross_entropy(logits, truth, 0.1).item<double>(), smooth, 1e-6);
 }
 

@@ -1,4 +1,5 @@
 #include "sape2/base/error.h"
+#include "sape2/data/augment.h"
 #include "sape2/data/shapes.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
@@ -165,7 +166,8 @@ TEST(Segmentation, RefusesWhatItDoesNotKnow) {
   expect_contains(error_text([&] { config.validate(); }), "scale_low is 0.8");
 
   nn::ViT model(small_run(images).model);
-  const data::Dataset labelled = data::make_shapes({.split = data::Split::test, .count = 2}).dataset;
+  const data::Dataset labelled =
+      data::make_shapes({.split = data::Split::test, .count = 2}).dataset;
   expect_contains(error_text([&] { task_of(model).measure(model, labelled); }),
                   "without its masks");
   data::Dataset renamed = images;
