@@ -55,8 +55,8 @@ const std::vector<DatasetInfo>& known_datasets() {
        0, 0, 37, 3'680, 3'669},
       {"shapes", "textured shapes on repetitive backgrounds", "generated", 3, 32, 32, 10, 4'000,
        1'000},
-      {"folder", "folder:PATH, a folder of PNG or JPEG files for each class, or images and masks", "your own", 3, 0, 0,
-       0, 0, 0}};
+      {"folder", "folder:PATH, a folder of PNG or JPEG files for each class, or images and masks",
+       "your own", 3, 0, 0, 0, 0, 0}};
   return all;
 }
 
@@ -106,8 +106,7 @@ Dataset load_dataset(const std::string& name, Split split, const LoadOptions& op
                     "images/ and masks/",
                     info.name));
   }
-  Dataset dataset =
-      official_files(info.name).read(official_folder(info.name, options), split);
+  Dataset dataset = official_files(info.name).read(official_folder(info.name, options), split);
   return options.image_size > 0 ? resized(dataset, options.image_size, options.image_size)
                                 : dataset;
 }

@@ -163,7 +163,8 @@ std::string html_table(const ReportTable& table, std::size_t best, const std::st
 std::string tuning(const Comparison& comparison) {
   if (!comparison.plan.tuning) return "";
   return "<h2>Tuning</h2>\n<p class=\"verdict\">" + escaped_html(tuning_caption(comparison)) +
-         "</p>\n" + html_table(tuning_table(comparison), comparison.rows.size(), main_name(comparison));
+         "</p>\n" +
+         html_table(tuning_table(comparison), comparison.rows.size(), main_name(comparison));
 }
 
 std::string verdict(const Comparison& comparison) {
@@ -176,7 +177,8 @@ std::string verdict(const Comparison& comparison) {
 std::string html_report(const Comparison& comparison) {
   return kHead + colour_rules() + "</style></head>\n<body>\n" +
          "<h1>Position encodings compared</h1>\n<p>" + escaped_html(report_caption(comparison)) +
-         "</p>\n" + html_table(report_table(comparison), best_row(comparison), main_name(comparison)) +
+         "</p>\n" +
+         html_table(report_table(comparison), best_row(comparison), main_name(comparison)) +
          verdict(comparison) + forests(comparison) + charts(comparison) + tuning(comparison) +
          "<footer>Written by sape2 compare. Bands span the least and the largest of the seeds; "
          "results.json beside this file holds every figure.</footer>\n</body></html>\n";

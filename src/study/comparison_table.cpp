@@ -217,9 +217,9 @@ std::string report_caption(const Comparison& comparison) {
   std::string text = fmt::format(
       "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. {} that of the last epoch on the "
       "test images{}.",
-      plan.model, described_data(common), images, plan.recipe, counted(common.recipe.epochs, "epoch"),
-      common.recipe.batch_size, seed_list(plan.seeds), common.device,
-      common.model.task == nn::kClassification ? "Accuracy is" : "Every figure is",
+      plan.model, described_data(common), images, plan.recipe,
+      counted(common.recipe.epochs, "epoch"), common.recipe.batch_size, seed_list(plan.seeds),
+      common.device, common.model.task == nn::kClassification ? "Accuracy is" : "Every figure is",
       plan.seeds.size() == 1 ? "" : ", ± one deviation over the seeds");
   if (plan.tuning) text += " Each encoding has the settings that its tuning chose.";
   if (plan.baseline) {

@@ -50,8 +50,7 @@ MaskPrediction predict_mask(nn::ViT& model, const data::Image& image, std::int64
   const nn::ViTConfig& vit = model.config().vit;
   const nn::Size2d wanted = size > 0 ? nn::Size2d{size, size} : vit.image_size;
   const at::NoGradGuard no_grad;
-  const at::Tensor bytes =
-      as_batch(data::resize(image, wanted.height, wanted.width), vit.channels);
+  const at::Tensor bytes = as_batch(data::resize(image, wanted.height, wanted.width), vit.channels);
   const at::Tensor features = model.forward_features(train::normalised_images(model, bytes));
   const nn::Size2d grid{wanted.height / vit.patch_size.height, wanted.width / vit.patch_size.width};
   // Logits of a very large image would not fit into memory: its mask is enlarged instead.

@@ -111,8 +111,8 @@ void MaskCounts::add(const at::Tensor& predicted, const at::Tensor& masks) {
   const at::Tensor counted = truth.ne(static_cast<int64_t>(data::kNotCounted));
   // Pixels that are not counted go to a bin of their own, which is cut off.
   const int64_t bins = classes_ * classes_;
-  const at::Tensor bin = at::where(counted, truth * classes_ + predicted,
-                                   at::full({}, bins, truth.options()));
+  const at::Tensor bin =
+      at::where(counted, truth * classes_ + predicted, at::full({}, bins, truth.options()));
   confusion_ += at::bincount(bin.flatten(), {}, bins + 1).narrow(0, 0, bins);
 
   const at::Tensor whole = filled_masks(masks).to(predicted.device());

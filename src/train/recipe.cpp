@@ -36,8 +36,8 @@ void Recipe::validate() const {
                             accumulation));
   }
   if (scale_low > scale_high) {
-    throw Error(fmt::format("scale_low is {}, above scale_high, which is {}", scale_low,
-                            scale_high));
+    throw Error(
+        fmt::format("scale_low is {}, above scale_high, which is {}", scale_low, scale_high));
   }
   if (auto_augment && rand_augment_operations > 0) {
     throw Error(fmt::format("auto_augment is true and rand_augment_operations is {}; choose one",

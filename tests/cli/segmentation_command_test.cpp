@@ -87,20 +87,50 @@ TEST(SegmentationCommands, TrainEvaluateAndPredict) {
   EXPECT_EQ(data::read_image(fs::path(out) / "shapes_test_0-overlay.png").width, 32);
 }
 
+/// A few images with masks of a box, of a size that no patch divides.
+std::string save_scenes(const ScratchFolder& folder) {
+  const fs::path scenes = folder / "scenes";
+  for (const char* part : {"images", "masks"}) fs::create_directories(scenes / part);
+  std::ofstream(scenes / "classes.txt") << "background\nobject\n";
+  for (int i = 0; i < 10; ++i) {
+    data::Image image{37, 41, 3, std::vector<std::uint8_t>(37 * 41 * 3, 90)};
+    data::Image mask{37, 41, 1, std::vector<std::uint8_t>(37 * 41, 0)};
+    for (std::size_t at = 300; at < 700; ++at) {
+      mask.pixels[at] = 1;
+      image.pixels[3 * at] = 200;
+    }
+    const std::string name = "scene" + std::to_string(i) + ".png";
+    data::write_png(scenes / "images" / name, image);
+    data::write_png(scenes / "masks" / name, mask);
+  }
+  return "folder:" + scenes.native();
+}
+
 TEST(SegmentationCommands, FinerPatchesAndLargerImagesComeFromTheCommandLine) {
   const ScratchFolder folder;
+  const std::string scenes = save_scenes(folder);
+  const std::vector<std::string> small{"--depth", "1",    "--width",      "16", "--heads",  "2",
+                                       "--data",  scenes, "--batch-size", "4",  "--epochs", "1"};
+  const auto train = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), small.begin(), small.end());
+    return run_sape2(arguments);
+  };
   const Outcome trained =
-      run_tiny({"train", "--task", "segmentation", "--image-size", "128", "--patch-size", "8",
-                "--encoding", "sape2-k+ape", "--out", folder / "run"});
+      train({"train", "--task", "segmentation", "--image-size", "96", "--patch-size", "6",
+             "--encoding", "sape2-k+ape", "--out", folder / "run"});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const auto config = io::read_model_config(folder / "run" / "last.safetensors");
   EXPECT_EQ(config.vit.rows(), 16);
-  EXPECT_EQ(config.vit.image_size, (nn::Size2d{128, 128}));
+  EXPECT_EQ(config.vit.image_size, (nn::Size2d{96, 96}));
   // Data of any size are read at the model's.
-  const Outcome evaluated =
-      run_sape2({"eval", folder / "run", "--data", "shapes", "--images", "4", "--json"});
+  const Outcome evaluated = run_sape2({"eval", folder / "run", "--data", scenes, "--json"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
-  EXPECT_EQ(json::parse(evaluated.out)["height"], 128);
+  EXPECT_EQ(json::parse(evaluated.out)["height"], 96);
+  // The preset itself, with patches of 8 at 128×128: the usual size of such data.
+  const Outcome usual = train({"train", "--task", "segmentation", "--model", "vit-compact",
+                               "--patch-size", "8", "--out", folder / "usual"});
+  ASSERT_EQ(usual.exit_code, 0) << usual.err;
+  EXPECT_EQ(io::read_model_config(folder / "usual" / "last.safetensors").vit.rows(), 16);
   const Outcome fine = run_tiny({"train", "--patch-size", "2", "--out", folder / "fine"});
   ASSERT_EQ(fine.exit_code, 0) << fine.err;
   EXPECT_EQ(io::read_model_config(folder / "fine" / "last.safetensors").vit.rows(), 16);

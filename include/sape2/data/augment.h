@@ -121,9 +121,9 @@ struct MaskedBatch {
 };
 
 /// For images with masks `[B, H, W]` uint8: scales, cuts out a window (up to `crop_padding`
-/// pixels beyond the image), mirrors, jitters colours, normalises. Image and mask get the same view: the
-/// image between its pixels (bilinear), the mask at the nearest one. What a view shows beyond the
-/// image is grey, and not counted in the mask.
+/// pixels beyond the image), mirrors, jitters colours, normalises. Image and mask get the same
+/// view: the image between its pixels (bilinear), the mask at the nearest one. What a view shows
+/// beyond the image is grey, and not counted in the mask.
 MaskedBatch augment_with_masks(const at::Tensor& images, const at::Tensor& masks,
                                const Normalisation& normalisation, const AugmentOptions& options,
                                const BatchKey& key);

@@ -75,10 +75,10 @@ std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::int64_t count);
 /// A finished run.
 struct RunResult {
   std::uint64_t seed = 0;
-  train::Figures figures = {};  ///< of the last epoch, as its task measures them
-  double loss = 0;              ///< of the last epoch
-  double best = 0;              ///< the main figure of the best epoch
-  double seconds = 0;           ///< of training and evaluation, all sessions together
+  train::Figures figures = {};   ///< of the last epoch, as its task measures them
+  double loss = 0;               ///< of the last epoch
+  double best = 0;               ///< the main figure of the best epoch
+  double seconds = 0;            ///< of training and evaluation, all sessions together
   double images_per_second = 0;  ///< of training alone
   std::int64_t peak_bytes = 0;   ///< largest memory of the process; of the GPU where used
   std::vector<train::EpochRecord> epochs = {};

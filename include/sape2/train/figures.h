@@ -9,8 +9,8 @@ namespace sape2::train {
 
 /// How good a model is by one measure, 0 … 1, larger is better.
 struct FigureDefinition {
-  std::string key;   ///< in logs and files: "mean_iou"
-  std::string name;  ///< in tables: "mean IoU"
+  std::string key;        ///< in logs and files: "mean_iou"
+  std::string name;       ///< in tables: "mean IoU"
   bool compared = false;  ///< comparisons test its differences, as they do the main one's
 };
 

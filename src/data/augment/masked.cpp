@@ -62,8 +62,8 @@ Views draw_views(std::int64_t batch, std::int64_t height, std::int64_t width,
     const auto draws = [&](Purpose purpose) {
       return Draws(key.seed, key.epoch, key.first + static_cast<std::uint64_t>(i), purpose);
     };
-    const double scale = std::exp(draws(Purpose::scale).uniform(std::log(options.scale_low),
-                                                                std::log(options.scale_high)));
+    const double scale = std::exp(
+        draws(Purpose::scale).uniform(std::log(options.scale_low), std::log(options.scale_high)));
     Draws crop = draws(Purpose::crop);
     const std::int64_t top = draw_offset(crop, height, scale, options.crop_padding);
     const std::int64_t left = draw_offset(crop, width, scale, options.crop_padding);
@@ -147,8 +147,7 @@ MaskedBatch augment_with_masks(const at::Tensor& images, const at::Tensor& masks
   const bool moves = options.crop_padding > 0 || options.flip > 0 || options.scale_low != 1 ||
                      options.scale_high != 1;
   if (moves) {
-    const Views views =
-        draw_views(images.size(0), images.size(2), images.size(3), options, key);
+    const Views views = draw_views(images.size(0), images.size(2), images.size(3), options, key);
     const Viewer viewer(views, images);
     bytes = viewer.image(images);
     seen = viewer.mask(masks);

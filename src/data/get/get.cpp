@@ -206,19 +206,19 @@ class Getter {
   }
 
   void unpack_tree(const fs::path& archive) {
-    read_tar_gz(archive, official_.tree->is_part,
-                [&](const std::string& path, const Bytes& content) {
-                  create_folder((staging_ / path).parent_path());
-                  // Not one by one onto the disk: thousands of files get their names together.
-                  std::ofstream file(staging_ / path, std::ios::binary | std::ios::trunc);
-                  file.write(reinterpret_cast<const char*>(content.data()),
-                             static_cast<std::streamsize>(content.size()));
-                  file.close();
-                  if (!file) {
-                    throw Error(fmt::format("cannot write {}: is the disk full?",
-                                            in_quotes(staging_ / path)));
-                  }
-                });
+    read_tar_gz(
+        archive, official_.tree->is_part, [&](const std::string& path, const Bytes& content) {
+          create_folder((staging_ / path).parent_path());
+          // Not one by one onto the disk: thousands of files get their names together.
+          std::ofstream file(staging_ / path, std::ios::binary | std::ios::trunc);
+          file.write(reinterpret_cast<const char*>(content.data()),
+                     static_cast<std::streamsize>(content.size()));
+          file.close();
+          if (!file) {
+            throw Error(
+                fmt::format("cannot write {}: is the disk full?", in_quotes(staging_ / path)));
+          }
+        });
   }
 
   // Whatever lies in the place already is somebody's, though it is not whole.

@@ -41,8 +41,8 @@ Image resize_nearest(const Image& mask, std::int64_t height, std::int64_t width)
     for (std::int64_t x = 0; x < width; ++x) {
       const std::int64_t column = (2 * x + 1) * mask.width / (2 * width);
       for (std::int64_t c = 0; c < mask.channels; ++c) {
-        result.pixels.push_back(mask.pixels[static_cast<std::size_t>(
-            (row * mask.width + column) * mask.channels + c)]);
+        result.pixels.push_back(
+            mask.pixels[static_cast<std::size_t>((row * mask.width + column) * mask.channels + c)]);
       }
     }
   }

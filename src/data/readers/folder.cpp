@@ -77,8 +77,8 @@ Listing list_images(const fs::path& folder, Split split, const LoadOptions& opti
   }
   const Split other = split == Split::train ? Split::test : Split::train;
   if (splits.any() && listing.class_names != names_of(class_folders(splits.of(other)))) {
-    throw Error(fmt::format("{} and {} do not hold the same class folders",
-                            in_quotes(splits.train), in_quotes(splits.test)));
+    throw Error(fmt::format("{} and {} do not hold the same class folders", in_quotes(splits.train),
+                            in_quotes(splits.test)));
   }
   for (std::size_t label = 0; label < folders.size(); ++label) {
     std::vector<fs::path> images = images_of(folders[label]);

@@ -60,9 +60,9 @@ std::vector<Pet> read_list(const fs::path& path) {
     Pet pet;
     if (!(words >> pet.name >> pet.breed >> pet.species) || !is_plain_name(pet.name) ||
         pet.breed < 1 || pet.breed > kBreeds || pet.species < 1 || pet.species > 2) {
-      throw Error(fmt::format(
-          "line {} of {} is {}, expected a name, a breed 1 … {} and a species 1 … 2", number,
-          in_quotes(path), in_quotes(line), kBreeds));
+      throw Error(
+          fmt::format("line {} of {} is {}, expected a name, a breed 1 … {} and a species 1 … 2",
+                      number, in_quotes(path), in_quotes(line), kBreeds));
     }
     --pet.breed;
     --pet.species;
@@ -165,8 +165,8 @@ Dataset read_pets(const fs::path& folder, Split split, PetsClasses classes,
   if (options.target == Target::masks) {
     std::vector<MaskedFile> files;
     for (const Pet& pet : pets) files.push_back({image_of(folder, pet), mask_of(folder, pet)});
-    MaskedPixels pixels = read_masked(
-        files, {.side = side, .meaning = trimap_meaning(), .decode = kAsPublished});
+    MaskedPixels pixels =
+        read_masked(files, {.side = side, .meaning = trimap_meaning(), .decode = kAsPublished});
     dataset.images = std::move(pixels.images);
     dataset.masks = std::move(pixels.masks);
     dataset.class_names = {"background", "animal"};
@@ -174,8 +174,7 @@ Dataset read_pets(const fs::path& folder, Split split, PetsClasses classes,
   }
   const bool species = classes == PetsClasses::species;
   if (species) dataset.name = "oxford-pets:species";
-  dataset.class_names =
-      species ? std::vector<std::string>{"cat", "dog"} : breed_names(pets, list);
+  dataset.class_names = species ? std::vector<std::string>{"cat", "dog"} : breed_names(pets, list);
   std::vector<std::int64_t> labels;
   for (const Pet& pet : pets) labels.push_back(species ? pet.species : pet.breed);
   dataset.labels = at::tensor(labels, at::kLong);

@@ -1,9 +1,8 @@
-#include "sape2/nn/task.h"
-
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/base/nearest_name.h"
 #include "sape2/nn/model_config.h"
+#include "sape2/nn/task.h"
 
 #include <algorithm>
 

@@ -65,12 +65,12 @@ ProbeResult probe_sizes(nn::ViT& model, const ProbeOptions& options) {
   const std::string chance =
       task.target() == data::Target::masks
           ? ""
-          : fmt::format(", so differences under {:.1f} points mean little",
-                        200 * std::sqrt(trained * (1 - trained) /
-                                        static_cast<double>(options.images)));
-  result.reading = fmt::format(
-      "{:.1f} % at the size trained at; the lowest is {:.1f} % at {}×{} ({} images{}).",
-      100 * trained, 100 * lowest, lowest_size, lowest_size, options.images, chance);
+          : fmt::format(
+                ", so differences under {:.1f} points mean little",
+                200 * std::sqrt(trained * (1 - trained) / static_cast<double>(options.images)));
+  result.reading =
+      fmt::format("{:.1f} % at the size trained at; the lowest is {:.1f} % at {}×{} ({} images{}).",
+                  100 * trained, 100 * lowest, lowest_size, lowest_size, options.images, chance);
   result.tables.push_back(std::move(table));
   return result;
 }

@@ -47,11 +47,11 @@ class Segmentation : public Task {
   }
 
   Loss loss(const Recipe& recipe) const override {
-    return [smoothing = recipe.label_smoothing](const at::Tensor& outputs,
-                                                const at::Tensor& targets,
-                                                const at::Tensor& batch_targets) {
-      return pixel_cross_entropy(outputs, targets, smoothing) / counted_pixels(batch_targets);
-    };
+    return
+        [smoothing = recipe.label_smoothing](const at::Tensor& outputs, const at::Tensor& targets,
+                                             const at::Tensor& batch_targets) {
+          return pixel_cross_entropy(outputs, targets, smoothing) / counted_pixels(batch_targets);
+        };
   }
 
   Measured measure(nn::ViT& model, const data::Dataset& dataset,
