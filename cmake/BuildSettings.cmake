@@ -21,6 +21,10 @@ endif()
 # Compile and link options of our own code; never exported to users' projects.
 add_library(sape2_build_settings INTERFACE)
 target_compile_options(sape2_build_settings INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+# Messages name a source file as the tree does; a program tells nothing of the machine that built it, and ccache
+# knows a file again in another clone.
+target_compile_options(sape2_build_settings INTERFACE
+                       "$<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 if(SAPE2_WARNINGS_AS_ERRORS)
   target_compile_options(sape2_build_settings INTERFACE -Werror)
 endif()

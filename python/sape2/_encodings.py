@@ -63,6 +63,16 @@ def encodings() -> tuple[EncodingInfo, ...]:
 
 
 @dataclass(frozen=True)
+class SilentStart:
+    """How an encoding begins without any effect, in a model that was trained without it."""
+
+    encoding: str
+    """As asked for, or with an option more that this takes."""
+    zeroed: tuple[str, ...]
+    """The parameters that start at 0."""
+
+
+@dataclass(frozen=True)
 class Described:
     """An encoding in a model of a certain shape."""
 
@@ -76,6 +86,8 @@ class Described:
     """It takes part in the attention."""
     carries: bool
     """One layer hands positions to the next."""
+    silent_start: SilentStart | None
+    """None: it acts from the start."""
     model_parameters: Parameters
     """Names and sizes of parameters of the model as a whole."""
     layer_parameters: Parameters
@@ -88,4 +100,7 @@ def described(encoding: str, shape: Shape) -> Described:
     entry: dict[str, Any] = json.loads(torch.ops.sape2._encoding(encoding, list(shape)))
     for key in ("model_parameters", "layer_parameters"):
         entry[key] = tuple((item["name"], tuple(item["shape"])) for item in entry[key])
+    start = entry["silent_start"]
+    if start is not None:
+        entry["silent_start"] = SilentStart(start["encoding"], tuple(start["zeroed"]))
     return Described(**entry)

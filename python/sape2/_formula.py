@@ -125,6 +125,9 @@ def _bias(ux: Tensor, uy: Tensor, grid: Grid, prefix: int, form: str) -> Tensor:
     else:
         # The entry of the other's column and of its row: the sum over the grid, flattened.
         bias = (_wide(ux).unsqueeze(-2) + _wide(uy).unsqueeze(-1)).flatten(-2)
+        if form == "paths":
+            # The key's vectors at the query's place are the same, the other way round.
+            bias = (bias + bias.transpose(-1, -2)) / 2
     if bias.dim() == 5:
         bias = bias.sum(0)
     return torch.nn.functional.pad(bias, (prefix, 0, prefix, 0)) if prefix else bias

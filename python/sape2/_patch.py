@@ -7,16 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _timm, _transformers, ops
-from ._encodings import Grid, described
+from . import _timm, _transformers
+from ._encodings import Grid, SilentStart, described
 from ._grid import follow_grid
 from .nn._attention import Attention
 from .nn._encoding import LayerEncoding
 
 __all__ = ["attn_layer", "follow_grid", "patch"]
-
-_GATES = ("gate_alpha", "gate_beta")
-"""Parameters that a bias is not proportional to."""
 
 
 def patch(
@@ -69,8 +66,10 @@ def patch(
             f"{type(model).__name__} has no attention over one grid of patches that sape2 knows; timm's and "
             "transformers' ViT, DeiT, EVA and DINOv2 can be patched; for a model of your own use sape2.nn.Attention"
         )
+    zeroed: tuple[str, ...] = ()
     if unchanged:
-        encoding = _starting_at_zero(encoding, sites[0].dim // sites[0].num_heads)
+        start = _starting_at_zero(encoding, sites[0].dim // sites[0].num_heads)
+        encoding, zeroed = start.encoding, start.zeroed
     # Everything that can fail comes before the first change.
     layers = [
         LayerEncoding(
@@ -85,8 +84,8 @@ def patch(
         for site in sites
     ]
     for site, layer in zip(sites, layers):
-        if unchanged:
-            _silence(layer)
+        for name in zeroed:
+            getattr(layer, name).data.zero_()
         layer.record = site.record()
         site.install(layer)
     if not keep_ape:
@@ -97,47 +96,20 @@ def patch(
     return model
 
 
-def _silence(layer: LayerEncoding) -> None:
-    """Sets what the bias is proportional to to 0: the gain if it is learnt, else the tables. Gates keep their start."""
-    parameters = dict(layer.named_parameters())
-    silenced = {"gain"} if "gain" in parameters else parameters.keys() - set(_GATES)
-    with torch.no_grad():
-        for name in silenced:
-            parameters[name].zero_()
-
-
-def _trial(encoding: str, head_size: int) -> tuple[bool, bool]:
-    """Whether an encoding, once silenced, leaves attention as it is, and whether what it has to learn can be learnt."""
-    layer = LayerEncoding(encoding, head_size, 1, (2, 3))
-    _silence(layer)
-    q, k, v = torch.randn(3, 1, 1, 6, head_size, generator=torch.Generator().manual_seed(0))
-    attended = layer(q, k, v)
-    unchanged = torch.allclose(attended, ops.attention(q, k, v), rtol=0, atol=1e-6)
-    if not list(layer.parameters()):
-        return unchanged, True
-    (attended * k).sum().backward()
-    return unchanged, any(p.grad is not None and bool(p.grad.count_nonzero()) for p in layer.parameters())
-
-
-def _starting_at_zero(encoding: str, head_size: int) -> str:
-    """The encoding in a form that starts without effect and learns from there; ValueError if there is none."""
-    unchanged, learns = _trial(encoding, head_size)
-    if unchanged and learns:
-        return encoding
-    canonical = described(encoding, (head_size, 1, 2, 3, 0)).encoding
-    if not unchanged:
+def _starting_at_zero(encoding: str, head_size: int) -> SilentStart:
+    """How the encoding starts without effect and learns from there; ValueError if it cannot."""
+    info = described(encoding, (head_size, 1, 2, 3, 0))
+    if info.silent_start is not None:
+        return info.silent_start
+    if info.name.startswith("sape2"):
         raise ValueError(
-            f'encoding "{canonical}" changes the attention from the start, so the model would not compute what it did '
-            "before; use unchanged=False if that is meant, or an encoding that adds a bias, such as sape2-rel-k"
-        )
-    # A distance has no slope if all vectors are equal: its gain starts at 0 instead, and must be learnt.
-    if "gain" in canonical or not canonical.startswith("sape2"):
-        raise ValueError(
-            f'encoding "{canonical}" cannot start without effect and learn from there; leave its gain out, or use '
+            f'encoding "{info.encoding}" cannot start without effect and learn from there; leave its gain out, or use '
             "unchanged=False"
         )
-    options = "gain=0,gain-mode=learnable]"
-    return f"{canonical[:-1]},{options}" if canonical.endswith("]") else f"{canonical}[{options}"
+    raise ValueError(
+        f'encoding "{info.encoding}" changes the attention from the start, so the model would not compute what it did '
+        "before; use unchanged=False if that is meant, or an encoding that adds a bias, such as sape2-rel-k"
+    )
 
 
 def attn_layer(encoding: str = "sape2-rel-k", *, grid: Grid = (14, 14), prefix: int = 1) -> type[Attention]:

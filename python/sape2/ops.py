@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Mode = Literal["q", "k", "qk"]
     Span = Literal["suffix", "between"]
-    Form = Literal["distance", "direct"]
+    Form = Literal["distance", "direct", "paths"]
 
 __all__ = [
     "attention",
@@ -98,8 +98,8 @@ def sape2_attention(
         mode: what meets the tables: q, k, or both.
         span: `"suffix"`: gates are summed to the end of the row (`M = max(rows, cols) + 1` is exact); `"between"`:
             from patch to patch, signed (`M = 2·max(rows, cols) − 1` is exact, and M is odd). Longer positions clamp.
-        form: `"distance"`: the bias is the distance of two patches' vectors; `"direct"`: it is read from one's
-            vector.
+        form: `"distance"`: the bias is the distance of two patches' vectors; `"direct"`: it is read from the
+            query's vector; `"paths"`: the mean of that and of the same read from the key's (not fused).
         scale: factor on q·k; by default `1/√d`.
         gate_scale: factor on q·k in a gate, one number or one per head, `[]` or `[h]`; by default `1/√d`.
         gate_offset: added to it; by default 0. Scale 0 with offset `inf` opens all gates.

@@ -44,7 +44,7 @@ def test_every_kernel(name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["q", "k", "qk"])
 @pytest.mark.parametrize("span", ["suffix", "between"])
-@pytest.mark.parametrize("form", ["distance", "direct"])
+@pytest.mark.parametrize("form", ["distance", "direct", "paths"])
 @torch.no_grad()
 def test_every_kind_of_sape2(mode: str, span: str, form: str) -> None:
     """Tables of one and of every head, short enough that positions clamp; open and learnt gates; gain in and out."""

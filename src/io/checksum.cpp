@@ -49,6 +49,11 @@ std::string checksum_of(const Metadata& metadata, std::span<const TensorView> te
   return checksum.text();
 }
 
+std::string content_checksum(const std::filesystem::path& path) {
+  const auto file = SafetensorsFile::open(path);
+  return checksum_of(file.metadata(), file.tensors());
+}
+
 void verify_checksum(const SafetensorsFile& file) {
   const auto expected = file.metadata().find(kChecksumKey);
   if (expected == file.metadata().end()) return;

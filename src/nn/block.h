@@ -15,6 +15,7 @@ class Attention {
  public:
   Attention(const ParameterScope& scope, const ViTConfig& config, const Encoding& encoding);
   ops::Branch operator()(const at::Tensor& tokens, ForwardPass& pass) const;
+  const LayerEncoding& encoding() const { return *encoding_; }
 
  private:
   int64_t heads_;
@@ -42,6 +43,7 @@ class Block {
   Block(const ParameterScope& scope, const ViTConfig& config, int64_t layer,
         const Encoding& encoding);
   Stream operator()(const Stream& stream, ForwardPass& pass) const;
+  const LayerEncoding& encoding() const { return attn_.encoding(); }
 
  private:
   ops::Branch scaled(ops::Branch branch, const std::optional<LayerScale>& scale,

@@ -2,6 +2,9 @@
 
 #include "nn/encodings/makers.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace sape2::nn {
 namespace {
 
@@ -13,6 +16,12 @@ class WithApe : public Encoding {
 
   at::Tensor embed(const at::Tensor& tokens, ForwardPass& pass) const override {
     return other_->embed(ape_->embed(tokens, pass), pass);
+  }
+
+  NamedTensors resized(const ops::Grid& grid) const override {
+    NamedTensors all = ape_->resized(grid);
+    std::ranges::move(other_->resized(grid), std::back_inserter(all));
+    return all;
   }
 
   std::unique_ptr<LayerEncoding> make_layer(ParameterScope& scope) const override {
@@ -41,6 +50,10 @@ ops::AttentionRows LayerEncoding::inspect(const at::Tensor& q, const at::Tensor&
   return ops::attention_rows(q, k, grid, patches);
 }
 
+NamedTensors LayerEncoding::resized(const ops::Grid&) const {
+  return {};
+}
+
 std::optional<ops::Gates> LayerEncoding::gates(const at::Tensor&, const at::Tensor&,
                                                const ops::Grid&) const {
   return std::nullopt;
@@ -54,6 +67,10 @@ at::Tensor LayerEncoding::attend_with_gates(const at::Tensor& q, const at::Tenso
 
 at::Tensor Encoding::embed(const at::Tensor& tokens, ForwardPass&) const {
   return tokens;
+}
+
+NamedTensors Encoding::resized(const ops::Grid&) const {
+  return {};
 }
 
 std::unique_ptr<LayerEncoding> Encoding::make_layer(ParameterScope&) const {

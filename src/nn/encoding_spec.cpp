@@ -194,6 +194,13 @@ std::string EncodingSpec::to_string() const {
   return name_ + (options.empty() ? "" : "[" + options + "]") + (with_ape_ ? "+ape" : "");
 }
 
+EncodingSpec EncodingSpec::without_ape() const {
+  if (name_ == "ape") return {};
+  EncodingSpec spec = *this;
+  spec.with_ape_ = false;
+  return spec;
+}
+
 const std::string* EncodingSpec::value(std::string_view option) const {
   const auto found = std::ranges::find(options_, option, &Options::value_type::first);
   if (found != options_.end()) return &found->second;

@@ -117,6 +117,22 @@ const Encoding& ViT::encoding() const {
   return *layers_->encoding;
 }
 
+std::map<std::string, at::Tensor> ViT::weights_at(int64_t rows, int64_t cols) const {
+  const at::NoGradGuard no_grad;
+  std::map<std::string, at::Tensor> weights;
+  for (const auto& item : named_parameters()) weights[item.key()] = item.value();
+  const ops::Grid grid{rows, cols, config_.vit.prefix()};
+  if (rows == config_.vit.rows() && cols == config_.vit.cols()) return weights;
+  for (const auto& [name, tensor] : layers_->encoding->resized(grid)) weights[name] = tensor;
+  for (size_t layer = 0; layer < layers_->blocks.size(); ++layer) {
+    const std::string place = "blocks." + std::to_string(layer) + ".attn.pos.";
+    for (const auto& [name, tensor] : layers_->blocks[layer].encoding().resized(grid)) {
+      weights[place + name] = tensor;
+    }
+  }
+  return weights;
+}
+
 at::Tensor ViT::forward(const at::Tensor& images, const at::Tensor& depth_factors) {
   return run_head(forward_features(images, {}, depth_factors), images);
 }

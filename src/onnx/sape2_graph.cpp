@@ -24,6 +24,7 @@ struct Settings {
   std::string mode;
   bool between = false;
   bool distance = false;
+  bool paths = false;
   bool open = false;
   at::Tensor gate_scale, gate_offset, factor;  // (), or (heads)
   at::Tensor ex, ey;                           // ([2,] [heads,] M, d), for this grid
@@ -35,6 +36,7 @@ Settings settings_of(const Export& to, const std::string& parameters) {
   Settings settings{.mode = spec.name().substr(spec.name().rfind('-') + 1),
                     .between = spec.choice("span") == "between",
                     .distance = spec.choice("form") == "distance",
+                    .paths = spec.choice("form") == "paths",
                     .open = spec.choice("gates") == "open"};
   if (spec.choice("gates") == "learnable") {
     settings.gate_scale = to.parameter(parameters + "gate_alpha") / root;
@@ -140,7 +142,12 @@ Value part_bias(const Export& to, const Settings& settings, const Heads& heads, 
   Graph& graph = to.graph;
   const auto [ux, uy] = vectors_of(to, settings, heads, a, ex, ey);
   if (!settings.distance) {
-    return direct_bias(to, times_factor(to, settings, ux, 2), times_factor(to, settings, uy, 2));
+    const Value bias =
+        direct_bias(to, times_factor(to, settings, ux, 2), times_factor(to, settings, uy, 2));
+    if (!settings.paths) return bias;
+    // The key's vectors at the query's place are the same, the other way round.
+    return graph.multiply(graph.add(bias, graph.transposed(bias, {0, 1, 3, 2})),
+                          graph.number(0.5F));
   }
   const std::int64_t patches = to.grid.patches();
   const Value bias = graph.add(distances(graph, ux, patches, to.grid.cols),

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -13,7 +14,17 @@
 /// the tensors in the order of their gradients.
 namespace sape2::ops {
 
-enum class Form { none, distance, direct };
+/// `paths` has no kernel: every back end runs the plain formula for it.
+enum class Form { none, distance, direct, paths };
+
+inline bool has_kernel(Form form) {
+  return form != Form::paths;
+}
+
+/// A factor on q·k as options give it, where 0 stands for 1/√d.
+inline double scale_or_default(double scale, const at::Tensor& q) {
+  return scale == 0 ? 1 / std::sqrt(static_cast<double>(q.size(3))) : scale;
+}
 
 /// Stage 1: q, k and the tables. Names as in the schema.
 struct VectorArguments {

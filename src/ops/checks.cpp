@@ -187,12 +187,12 @@ at::ScalarType compute_type(const at::Tensor& tensor) {
 }
 
 Form parse_form(const char* op, const std::string& form) {
-  check_choice(op, "form", form, {"distance", "direct"});
-  return form == "distance" ? Form::distance : Form::direct;
+  check_choice(op, "form", form, {"distance", "direct", "paths"});
+  return form == "distance" ? Form::distance : form == "direct" ? Form::direct : Form::paths;
 }
 
 Form parse_any_form(const char* op, const std::string& form) {
-  check_choice(op, "form", form, {"none", "distance", "direct"});
+  check_choice(op, "form", form, {"none", "distance", "direct", "paths"});
   return form == "none" ? Form::none : parse_form(op, form);
 }
 
@@ -220,7 +220,7 @@ void check(const char* op, const BiasedArguments& a) {
   if (a.form == Form::none) {
     TORCH_CHECK_VALUE(!a.ux.defined() && !a.uy.defined() && !a.gain.defined(), op,
                       ": ux, uy or gain is given, but form is \"none\"; leave them out, or choose "
-                      "\"distance\" or \"direct\"");
+                      "\"distance\", \"direct\" or \"paths\"");
     return;
   }
   check_grid(op, "q", a.q, a.grid);

@@ -16,7 +16,7 @@ void check(const char* op, const Sape2Arguments& a);
 void check(const char* op, const CopeArguments& a);
 void check(const char* op, const BiasArguments& a);
 
-/// The `form` argument as an enum; only "distance" and "direct" are names a user may give.
+/// The `form` argument as an enum; "none" is no name that a user may give.
 Form parse_form(const char* op, const std::string& form);
 
 /// Of the internal attention operator, which knows "none" as well.

@@ -191,7 +191,8 @@ bool vectors_fit(const BiasedArguments& a) {
 }  // namespace
 
 Tensors CpuBackend::forward(const BiasedArguments& a) {
-  if (!fused(a.q, a.scale) || !vectors_fit(a)) return ReferenceBackend::forward(a);
+  if (!fused(a.q, a.scale) || !has_kernel(a.form) || !vectors_fit(a))
+    return ReferenceBackend::forward(a);
   const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
   const Outputs outputs(a.q);
   if (a.form == Form::none) {
@@ -206,7 +207,8 @@ Tensors CpuBackend::forward(const BiasedArguments& a) {
 }
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a) {
-  if (!fused(a.q, a.scale) || !vectors_fit(a)) return ReferenceBackend::backward(in, a);
+  if (!fused(a.q, a.scale) || !has_kernel(a.form) || !vectors_fit(a))
+    return ReferenceBackend::backward(in, a);
   const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
   const Saved saved(in);
   Gradients gradients(in);
@@ -233,7 +235,7 @@ Tensors CpuBackend::backward(const BackwardInputs& in, const BiasedArguments& a)
 
 Tensors CpuBackend::forward(const Sape2Arguments& a) {
   const auto& s = a.vectors;
-  if (!fused(s.q, a.scale)) return ReferenceBackend::forward(a);
+  if (!fused(s.q, a.scale) || !has_kernel(a.form)) return ReferenceBackend::forward(a);
   const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
   const EncodingParameters encoding(s);
   const BiasParameters bias(a.gain, a.bias_inside, s.q);
@@ -245,7 +247,7 @@ Tensors CpuBackend::forward(const Sape2Arguments& a) {
 
 Tensors CpuBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {
   const auto& s = a.vectors;
-  if (!fused(s.q, a.scale)) return ReferenceBackend::backward(in, a);
+  if (!fused(s.q, a.scale) || !has_kernel(a.form)) return ReferenceBackend::backward(in, a);
   const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
   const EncodingParameters encoding(s);
   const BiasParameters bias(a.gain, a.bias_inside, s.q);

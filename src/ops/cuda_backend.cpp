@@ -57,7 +57,7 @@ kernels::Span span_of(const VectorArguments& a) {
 }
 
 bool fused(const BiasedArguments& a) {
-  if (!type_fits(a.q)) return false;
+  if (!type_fits(a.q) || !has_kernel(a.form)) return false;
   if (a.form == Form::none)
     return cuda::refusal(call_of(cuda::Operator::plain, a.q, grid_of(a))).empty();
   auto call = call_of(cuda::Operator::axis_bias, a.q, a.grid);
@@ -80,7 +80,7 @@ bool fused(const VectorArguments& a) {
 }
 
 bool fused(const Sape2Arguments& a) {
-  if (!type_fits(a.vectors.q)) return false;
+  if (!type_fits(a.vectors.q) || !has_kernel(a.form)) return false;
   auto call = stage1_call(cuda::Operator::sape2, a.vectors);
   call.form = kernel_form(a.form);
   return cuda::refusal(call).empty();

@@ -51,8 +51,17 @@ at::Tensor sape2_attention_with_gates(const at::Tensor& q, const at::Tensor& k, 
   check_gates(name, "x", gates.x, q, grid.rows, grid.cols);
   check_gates(name, "y", gates.y, q, grid.cols, grid.rows);
   const auto [ux, uy] = reference::vectors(stage1, gates);
-  return parse_form(name, form) == Form::distance ? distance_attention(q, k, v, ux, uy, grid, bias)
-                                                  : axial_attention(q, k, v, ux, uy, grid, bias);
+  switch (parse_form(name, form)) {
+    case Form::distance:
+      return distance_attention(q, k, v, ux, uy, grid, bias);
+    case Form::direct:
+      return axial_attention(q, k, v, ux, uy, grid, bias);
+    default:
+      return reference::attention(BiasedArguments{q, k, v, ux, uy, grid, Form::paths,
+                                                  scale_or_default(bias.scale, q), bias.gain,
+                                                  bias.bias_inside})
+          .out;
+  }
 }
 
 }  // namespace sape2::ops

@@ -11,10 +11,6 @@
 namespace sape2::ops {
 namespace {
 
-double scale_or_default(double scale, const at::Tensor& q) {
-  return scale == 0 ? 1 / std::sqrt(static_cast<double>(q.size(3))) : scale;
-}
-
 /// The chosen patches' numbers along an axis of patches, on the tensors' device.
 at::Tensor patch_index(const char* function, const PatchList& patches, const Grid& grid,
                        const at::Tensor& like) {
@@ -65,8 +61,7 @@ void add_biased(AttentionRows& rows, const at::Tensor& q, const at::Tensor& k, c
                 const at::Tensor& uy, const Grid& grid, Form form, const at::Tensor& index,
                 const BiasOptions& options) {
   const auto x = reference::widened(ux), y = reference::widened(uy);
-  const auto [along_x, along_y] =
-      reference::bias_parts(x.index_select(-2, index), y.index_select(-2, index), x, y, grid, form);
+  const auto [along_x, along_y] = reference::bias_parts(x, y, grid, form, index);
   rows.x.bias = along_x;
   rows.y.bias = along_y;
   rows.bias = along_x + along_y;

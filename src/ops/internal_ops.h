@@ -22,7 +22,10 @@ using TwoTensors = std::tuple<Tensor, Tensor>;
 using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
 
 inline std::string name_of(Form form) {
-  return form == Form::none ? "none" : form == Form::distance ? "distance" : "direct";
+  return form == Form::none       ? "none"
+         : form == Form::distance ? "distance"
+         : form == Form::direct   ? "direct"
+                                  : "paths";
 }
 
 /// The kernels of one back end in the form their schemas ask for. A back end has `forward(a)`,

@@ -72,6 +72,9 @@ std::string kernel_for(const KernelQuery& query) {
                                       {{"bfloat16", kernels::DType::bfloat16},
                                        {"float16", kernels::DType::float16},
                                        {"float32", kernels::DType::float32}});
+  TORCH_CHECK_VALUE(query.form != "paths",
+                    "kernel_for: form \"paths\" has no kernels of its own; its first stage is that "
+                    "of \"sape2_vectors\", and LibTorch's operators do the second");
   call.form = one_of<kernels::Form>(
       "form", query.form,
       {{"direct", kernels::Form::direct}, {"distance", kernels::Form::distance}});

@@ -45,6 +45,13 @@ Tensor sape2_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
                    or_undefined(gain),
                    bias_inside};
   check(op, a);
+  if (a.form == Form::paths) {
+    // Stage 1 is the fused one, stage 2 the plain formula.
+    const auto vectors = differentiable(a.vectors, 2);
+    return differentiable(BiasedArguments{q, k, v, vectors[0], vectors[1], a.vectors.grid, a.form,
+                                          a.scale, a.gain, a.bias_inside},
+                          1)[0];
+  }
   a.kept = bytes_to_keep(a);
   return differentiable(a, 1)[0];
 }

@@ -13,8 +13,8 @@ TORCH_LIBRARY(sape2, m) {
 
   // SaPE² attention over rows·cols patches behind `prefix` tokens. Tables ex, ey: [M, d] or [h, M,
   // d], for mode "qk" with a leading axis of 2 (Q's, then K's). span: "suffix" | "between"; form:
-  // "distance" | "direct". gate_scale, gate_offset, gain: 0-dim or [h]; None: 1/√d, 0, 1.
-  // gate_scale 0 with gate_offset +inf: open gates.
+  // "distance" | "direct" | "paths" (not fused). gate_scale, gate_offset, gain: 0-dim or [h]; None:
+  // 1/√d, 0, 1. gate_scale 0 with gate_offset +inf: open gates.
   m.def(
       "sape2_attention(Tensor q, Tensor k, Tensor v, Tensor ex, Tensor ey, int rows, int cols, *, "
       "int prefix=0, str mode=\"k\", str span=\"suffix\", str form=\"distance\", float? "

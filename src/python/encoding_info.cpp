@@ -27,6 +27,12 @@ Json to_json(const nn::EncodingOption& option) {
           {"default", option.default_value.value_or(option.default_text)}};
 }
 
+// Null where the encoding cannot start without effect.
+Json to_json(const std::optional<nn::SilentStart>& start) {
+  if (!start) return nullptr;
+  return {{"encoding", start->encoding.to_string()}, {"zeroed", start->zeroed}};
+}
+
 Json parameters_of(const torch::nn::Module& owner) {
   Json list = Json::array();
   for (const auto& item : owner.named_parameters()) {
@@ -88,6 +94,7 @@ std::string encoding_json(const std::string& encoding, c10::IntArrayRef numbers)
               {"at_input", adds || carries},
               {"in_layers", typeid(*in_layer) != typeid(nn::LayerEncoding)},
               {"carries", carries},
+              {"silent_start", to_json(nn::silent_start(spec))},
               {"model_parameters", parameters_of(model)},
               {"layer_parameters", parameters_of(layer)}}
       .dump();

@@ -17,8 +17,9 @@ nn::EncodingShape shape_of(c10::IntArrayRef numbers);
 std::string encodings_json();
 
 /// An encoding in a model of that shape: its canonical string, the parts it has (`at_input`,
-/// `in_layers`, and `carries`, where one layer hands positions to the next), and the names and
-/// sizes of its parameters, those of the model as a whole and those of each layer.
+/// `in_layers`, and `carries`, where one layer hands positions to the next), its `silent_start`
+/// (see nn::SilentStart), and the names and sizes of its parameters, those of the model as a whole
+/// and those of each layer.
 std::string encoding_json(const std::string& encoding, c10::IntArrayRef shape);
 
 }  // namespace sape2::python

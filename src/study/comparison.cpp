@@ -142,7 +142,9 @@ void Session::collect_runs(RowResult& row) const {
       row.failed.push_back({seed, outcome->failure});
       continue;
     }
-    outcome->result.epochs = train::read_log(run.folder / "log.jsonl").epochs;
+    train::RunHistory history = train::read_log(run.folder / "log.jsonl");
+    outcome->result.epochs = std::move(history.epochs);
+    outcome->result.start = history.start;
     row.runs.push_back(std::move(outcome->result));
   }
 }

@@ -26,14 +26,16 @@ void add_figures(Json& json, const train::Figures& figures) {
   }
 }
 
+void add_test(Json& json, const train::TestRecord& test) {
+  json["test_loss"] = test.loss;
+  add_figures(json, test.figures);
+}
+
 Json json_of(const RunResult& run) {
   Json epochs = Json::array();
   for (const train::EpochRecord& record : run.epochs) {
     Json epoch{{"epoch", record.epoch}, {"train_loss", record.train_loss}};
-    if (record.test) {
-      epoch["test_loss"] = record.test->loss;
-      add_figures(epoch, record.test->figures);
-    }
+    if (record.test) add_test(epoch, *record.test);
     epochs.push_back(std::move(epoch));
   }
   Json json{{"seed", run.seed}};
@@ -45,6 +47,7 @@ Json json_of(const RunResult& run) {
   json["images/s"] = run.images_per_second;
   json["peak bytes"] = run.peak_bytes;
   json["epochs"] = std::move(epochs);
+  if (run.start) add_test(json["start"], *run.start);
   return json;
 }
 
@@ -126,11 +129,13 @@ train::Figures figures_from(const Json& json, const Definitions& figures) {
   return found;
 }
 
+train::TestRecord test_from(const Json& json, const Definitions& figures) {
+  return {json.at("test_loss"), figures_from(json, figures)};
+}
+
 train::EpochRecord epoch_from(const Json& json, const Definitions& figures) {
   train::EpochRecord record{.epoch = json.at("epoch"), .train_loss = json.at("train_loss")};
-  if (json.contains("test_loss")) {
-    record.test = train::TestRecord{json.at("test_loss"), figures_from(json, figures)};
-  }
+  if (json.contains("test_loss")) record.test = test_from(json, figures);
   return record;
 }
 
@@ -143,6 +148,7 @@ RunResult run_from(const Json& json, const Definitions& figures) {
                 .images_per_second = json.at("images/s"),
                 .peak_bytes = json.at("peak bytes")};
   for (const Json& epoch : json.at("epochs")) run.epochs.push_back(epoch_from(epoch, figures));
+  if (json.contains("start")) run.start = test_from(json.at("start"), figures);
   return run;
 }
 

@@ -72,6 +72,9 @@ void Merge::refuse_other_plan(const NamedComparison& part) const {
   other_model.encoding = model.encoding;
   if (model != other_model) throw differs("other models");
   if (one.recipe != other.recipe) throw differs("other recipes");
+  if (one.init.empty() != other.init.empty() || one.init_checksum != other.init_checksum) {
+    throw differs("other models to start from");
+  }
   if (!same_tuning(whole_.plan.tuning, part.comparison.plan.tuning)) throw differs("other tunings");
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 namespace sape2::study {
 namespace {
@@ -55,6 +56,15 @@ std::string accuracy(const RowResult& row, const std::string& key) {
   if (row.runs.empty()) return "diverged";
   return fmt::format("{}, {} of {} diverged", figure, row.failed.size(),
                      row.failed.size() + row.runs.size());
+}
+
+// The main figure in % of what the runs of a row started from.
+std::vector<double> before_training(const RowResult& row) {
+  std::vector<double> values;
+  for (const RunResult& run : row.runs) {
+    if (run.start) values.push_back(kPercent * train::main_figure(run.start->figures));
+  }
+  return values;
 }
 
 std::string chosen(const RowResult& row, const std::string& key) {
@@ -151,6 +161,8 @@ ReportTable report_table(const Comparison& comparison) {
   const bool top1 = any([](const RowResult& row) { return row.row.published.top1.has_value(); });
   const bool top5 = any([](const RowResult& row) { return row.row.published.top5.has_value(); });
 
+  const bool starts = any([](const RowResult& row) { return !before_training(row).empty(); });
+
   ReportTable table;
   table.header = {"encoding"};
   if (notes) table.header.push_back("what it is");
@@ -161,6 +173,7 @@ ReportTable report_table(const Comparison& comparison) {
   const auto with_differences = [&](const train::FigureDefinition& figure) {
     return plan.baseline && &figure != &figures.front() && figure.compared;
   };
+  if (starts) table.header.push_back("before training %");
   table.header.push_back(main_name(comparison) + " %");
   if (plan.baseline) table.header.push_back("less " + plan.baseline->to_string());
   if (top1) table.header.push_back("paper's top-1 %");
@@ -172,7 +185,7 @@ ReportTable report_table(const Comparison& comparison) {
     }
   }
   if (top5) table.header.push_back("paper's top-5 %");
-  for (const char* name : {"parameters", "time a run", "images/s", "peak memory", "runs"}) {
+  for (const char* name : {"parameters", "time per run", "images/s", "peak memory", "runs"}) {
     table.header.push_back(name);
   }
   const auto differences = baseline_differences(comparison);
@@ -181,6 +194,10 @@ ReportTable report_table(const Comparison& comparison) {
     std::vector<std::string> cells{row.row.encoding.to_string()};
     if (notes) cells.push_back(row.row.note);
     for (const TuningAxis& axis : tuned) cells.push_back(chosen(row, axis.key));
+    if (starts) {
+      const auto before = before_training(row);
+      cells.push_back(before.empty() ? kNothing : shown(spread_of(before), 2));
+    }
     cells.push_back(accuracy(row, figures.front().key));
     if (plan.baseline) cells.push_back(differences[i] ? to_string(*differences[i]) : kNothing);
     if (top1) cells.push_back(published(row.row.published.top1));
@@ -220,7 +237,11 @@ std::string report_caption(const Comparison& comparison) {
       plan.model, described_data(common), images, plan.recipe,
       counted(common.recipe.epochs, "epoch"), common.recipe.batch_size, seed_list(plan.seeds),
       common.device, common.model.task == nn::kClassification ? "Accuracy is" : "Every figure is",
-      plan.seeds.size() == 1 ? "" : ", ± one deviation over the seeds");
+      plan.seeds.size() == 1 ? "" : ", ± one standard deviation over the seeds");
+  if (!common.init.empty()) {
+    text += fmt::format(" Every run starts from {}.",
+                        std::filesystem::path(common.init).filename().native());
+  }
   if (plan.tuning) text += " Each encoding has the settings that its tuning chose.";
   if (plan.baseline) {
     text += fmt::format(

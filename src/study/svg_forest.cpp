@@ -56,8 +56,9 @@ class Forest {
       const bool zero = std::abs(value) < x_.step / 2;
       svg += fmt::format(R"(<line class="{}" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{:.1f}"/>)",
                          zero ? "axis" : "grid", at_x(value), at_x(value), kForestTop, bottom_);
-      svg += text(at_x(value), bottom_ + 18, "tick", "middle",
-                  (value > 0 && !zero ? "+" : "") + draw::tick_text(value, x_.step));
+      svg +=
+          text(at_x(value), bottom_ + 18, "tick", "middle",
+               fmt::format("{}{}", value > 0 && !zero ? "+" : "", draw::tick_text(value, x_.step)));
     }
     return svg;
   }

@@ -33,18 +33,21 @@ void draw_curves(const RunHistory& history, const std::string& title,
   for (const StepRecord& record : history.steps) {
     steps.points.push_back({static_cast<double>(record.step) / steps_per_epoch, record.loss});
   }
-  for (const EpochRecord& record : history.epochs) {
-    const auto epoch = static_cast<double>(record.epoch);
-    train.points.push_back({epoch, record.train_loss});
-    if (!record.test) continue;
-    test.points.push_back({epoch, record.test->loss});
-    for (std::size_t i = 0; i < record.test->figures.size(); ++i) {
-      const auto& [key, value] = record.test->figures[i];
+  const auto add_test = [&](double epoch, const TestRecord& tested) {
+    test.points.push_back({epoch, tested.loss});
+    for (std::size_t i = 0; i < tested.figures.size(); ++i) {
+      const auto& [key, value] = tested.figures[i];
       if (i == figures.size()) {
         figures.push_back({figure_name(key), kFigureColours[i % kFigureColours.size()]});
       }
       figures[i].points.push_back({epoch, 100 * value});
     }
+  };
+  if (history.start) add_test(0, *history.start);
+  for (const EpochRecord& record : history.epochs) {
+    const auto epoch = static_cast<double>(record.epoch);
+    train.points.push_back({epoch, record.train_loss});
+    if (record.test) add_test(epoch, *record.test);
   }
   draw::Canvas canvas(draw::Format::png, kWidth, kHeight, draw::kPointsPerInch);
   canvas.text(kWidth / 2, 30, title, {.size = kTitleSize, .align = 0.5});

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,9 +9,12 @@ class ViT;
 
 namespace sape2::train {
 
-/// Gives a model the weights of a model file, as far as names and shapes agree. Returns the names
-/// of the parameters that the file does not have in this shape, such as a head for other classes;
-/// they stay as they are. Throws Error where nothing agrees.
-std::vector<std::string> start_from(nn::ViT& model, const std::filesystem::path& file);
+struct RunConfig;
+
+/// Gives a new model the weights of the model file that its run starts from (see nn::retrofit()).
+/// Returns sentences that say what was kept, what is new, and whether the model still computes what
+/// it did. Throws Error with one sentence if the file is missing, damaged, of another model size,
+/// or not the one that the run was begun with.
+std::vector<std::string> start_from_file(nn::ViT& model, const RunConfig& config);
 
 }  // namespace sape2::train

@@ -82,11 +82,14 @@ DataConfig data_from(const Json& json, const std::string& where) {
 
 // What the weights depend on. The device and the threads may change from session to session.
 Json essence_of(const RunConfig& config) {
-  return {{"model", Json::parse(nn::to_json(config.model))},
-          {"recipe", json_of(config.recipe)},
-          {"data", json_of(config.data)},
-          {"seed", config.seed},
-          {"init", config.init}};
+  Json json{{"model", Json::parse(nn::to_json(config.model))},
+            {"recipe", json_of(config.recipe)},
+            {"data", json_of(config.data)},
+            {"seed", config.seed},
+            {"init", config.init}};
+  // Older runs do not have it.
+  if (!config.init_checksum.empty()) json["init_checksum"] = config.init_checksum;
+  return json;
 }
 
 }  // namespace
@@ -136,6 +139,7 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
   config.data = data_from(read.at("data"), file + "'s \"data\"");
   config.seed = read.natural("seed");
   config.init = read.text("init");
+  if (json.contains("init_checksum")) config.init_checksum = read.text("init_checksum");
   config.device = read.text("device");
   config.threads = static_cast<int>(read.count("threads"));
   read.refuse_others();

@@ -22,22 +22,31 @@ StepRecord step_of(const Json& json) {
           .seconds = json.at("seconds")};
 }
 
+TestRecord test_of(const Json& json) {
+  TestRecord test{json.at("test_loss"), {}};
+  // Whatever the task measures stands behind the loss, before the time.
+  bool begun = false;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "seconds") break;
+    if (begun) test.figures.push_back({key, value.get<double>()});
+    begun = begun || key == "test_loss";
+  }
+  return test;
+}
+
 EpochRecord epoch_of(const Json& json) {
   EpochRecord record{.epoch = json.at("epoch"),
                      .step = json.at("step"),
                      .train_loss = json.at("train_loss"),
                      .test = std::nullopt,
                      .seconds = json.at("seconds")};
-  if (!json.contains("test_loss")) return record;
-  record.test = TestRecord{json.at("test_loss"), {}};
-  // Whatever the task measures stands between these two.
-  bool begun = false;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "seconds") break;
-    if (begun) record.test->figures.push_back({key, value.get<double>()});
-    begun = begun || key == "test_loss";
-  }
+  if (json.contains("test_loss")) record.test = test_of(json);
   return record;
+}
+
+void add_test(Json& json, const TestRecord& test) {
+  json["test_loss"] = test.loss;
+  for (const Figure& figure : test.figures) json[figure.key] = figure.value;
 }
 
 }  // namespace
@@ -54,6 +63,7 @@ RunHistory read_log(const std::filesystem::path& file) {
     try {
       const auto kind = json.at("kind").get<std::string>();
       if (kind == "step") history.steps.push_back(step_of(json));
+      if (kind == "start") history.start = test_of(json);
       if (kind == "epoch") history.epochs.push_back(epoch_of(json));
     } catch (const Json::exception&) {
       continue;  // not a line of ours
@@ -79,11 +89,14 @@ std::string to_json_line(const EpochRecord& record) {
             {"epoch", record.epoch},
             {"step", record.step},
             {"train_loss", record.train_loss}};
-  if (record.test) {
-    json["test_loss"] = record.test->loss;
-    for (const Figure& figure : record.test->figures) json[figure.key] = figure.value;
-  }
+  if (record.test) add_test(json, *record.test);
   json["seconds"] = record.seconds;
+  return json.dump() + "\n";
+}
+
+std::string to_json_line(const TestRecord& start) {
+  Json json{{"kind", "start"}, {"epoch", 0}, {"step", 0}};
+  add_test(json, start);
   return json.dump() + "\n";
 }
 

@@ -22,6 +22,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -42,12 +43,7 @@ std::shared_ptr<nn::ViT> build_model(const RunConfig& config, c10::Device device
   auto model = std::make_shared<nn::ViT>(
       config.model, nn::Initialisation{.kind = Kind::random, .seed = config.seed});
   if (begins && !config.init.empty()) {
-    const auto left_out = start_from(*model, config.init);
-    if (!left_out.empty()) {
-      observer.note(fmt::format("{} of the model's {} tensors are not in {} and start anew: {}{}",
-                                left_out.size(), model->parameters().size(), config.init,
-                                left_out.front(), left_out.size() > 1 ? ", …" : ""));
-    }
+    for (const std::string& sentence : start_from_file(*model, config)) observer.note(sentence);
   }
   model->to(device);
   return model;
@@ -62,6 +58,13 @@ std::shared_ptr<nn::ViT> build_outline(const RunConfig& config, c10::Device devi
   return model;
 }
 
+void add_test(Scalars& scalars, const TestRecord& test) {
+  scalars.emplace_back("epoch/test_loss", test.loss);
+  for (const Figure& figure : test.figures) {
+    scalars.emplace_back("epoch/" + figure.key, figure.value);
+  }
+}
+
 void set_aside(const fs::path& checkpoint) {
   std::error_code error;
   fs::rename(checkpoint, checkpoint.native() + ".refused", error);
@@ -74,6 +77,7 @@ RunHistory cut_log(const fs::path& file, int64_t step) {
   std::erase_if(history.steps, [&](const StepRecord& record) { return record.step > step; });
   std::erase_if(history.epochs, [&](const EpochRecord& record) { return record.step > step; });
   io::AtomicFile rewritten(file);
+  if (history.start) rewritten.write(to_json_line(*history.start));
   auto epoch = history.epochs.begin();
   for (const StepRecord& record : history.steps) {
     for (; epoch != history.epochs.end() && epoch->step < record.step; ++epoch) {
@@ -102,6 +106,7 @@ struct Trainer::State {
   };
 
   void restore();
+  void test_start();
   void do_step();
   void settle();
   [[noreturn]] void stop_at_bad_loss(const Pending& step, double loss) const;
@@ -204,6 +209,7 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
     log = std::make_unique<AppendFile>(folder.log());
     events = std::make_unique<EventFile>(folder.path(), progress.step);
   });
+  if (progress.step == 0 && !config.init.empty()) test_start();
   bool stopped = false;
   while (progress.step < schedule.steps() && !stopped) {
     do_step();
@@ -227,6 +233,27 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
                      .checkpoint_share = pace.seconds() / seconds_since(session_start)};
   if (!history.epochs.empty()) summary.last = history.epochs.back();
   return summary;
+}
+
+// What a trained model can do before its first step. The checkpoint comes first: from then on the
+// run does not need the file that it started from.
+void Trainer::State::test_start() {
+  if (folder.checkpoints().empty()) save_checkpoint();
+  if (!history.start) {
+    copy_weights(training.weights_to_keep(), *keepsake);
+    const TestRecord test = tested(0);
+    history.start = test;
+    saving([&] {
+      log->append(to_json_line(test));
+      Scalars scalars;
+      add_test(scalars, test);
+      events->add(0, scalars);
+      keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = test, .seconds = 0});
+    });
+    observer.start_tested(test);
+  }
+  progress.best = std::max(progress.best, main_figure(history.start->figures));
+  interval_start = Clock::now();
 }
 
 void Trainer::State::do_step() {
@@ -325,10 +352,7 @@ void Trainer::State::end_epoch() {
     log->append(to_json_line(record));
     Scalars scalars{{"epoch/train_loss", record.train_loss}};
     if (record.test) {
-      scalars.emplace_back("epoch/test_loss", record.test->loss);
-      for (const Figure& figure : record.test->figures) {
-        scalars.emplace_back("epoch/" + figure.key, figure.value);
-      }
+      add_test(scalars, *record.test);
     }
     events->add(record.step, scalars);
     if (record.test) keep_model(record);

@@ -28,6 +28,28 @@ def value(words, option):
     return words[words.index(option) + 1]
 
 
+class Retrofit(unittest.TestCase):
+    def test_its_commands_have_known_rows_and_lengths(self):
+        script = pages.ROOT / "results" / "regions" / "retrofit.sh"
+        known = {encoding["name"] for encoding in json.loads(
+            subprocess.run([SAPE2, "info", "--json"], capture_output=True, text=True).stdout)["encodings"]}
+        with tempfile.TemporaryDirectory() as folder:
+            stub = pathlib.Path(folder) / "stub"
+            stub.write_text(STUB, encoding="utf-8")
+            stub.chmod(0o755)
+            ran = run(script, "cifar100", "cifar10", folder, sape2=stub)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            commands = [json.loads(line) for line in ran.stdout.splitlines()]
+            self.assertEqual([words[0] for words in commands], ["train"] + ["compare"] * 6)
+            self.assertEqual([value(words, "--epochs") for words in commands[1:]], ["1", "1", "5", "5", "20", "20"])
+            for words in commands[1:]:
+                rows = value(words, "--encodings").split(",")
+                self.assertLessEqual({row.removesuffix("+ape") for row in rows}, known)
+                self.assertIn(value(words, "--baseline"), rows)
+            self.assertEqual(value(commands[1], "--init"), f"{value(commands[0], '--out')}/last.safetensors")
+            self.assertNotIn("--init", commands[2])
+
+
 class Tables(unittest.TestCase):
     def test_there_are_three(self):
         self.assertEqual([table.name for table in TABLES], ["table1.sh", "table2.sh", "table3.sh"])

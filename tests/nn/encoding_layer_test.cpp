@@ -107,6 +107,7 @@ TEST(Sape2, PassesEveryOptionToTheOp) {
       {"sape2-qk", "qk", "suffix", "distance", 1 / kRoot, 0, 1, true},
       {"sape2-k[span=between]", "k", "between", "distance", 1 / kRoot, 0, 1, true},
       {"sape2-k[form=direct]", "k", "suffix", "direct", 1 / kRoot, 0, 1, true},
+      {"sape2-rel-k[gates=fixed,form=paths]", "k", "between", "paths", 1 / kRoot, 2, 1, false},
       {"sape2-k[gate-scale=1,gate-offset=-0.5]", "k", "suffix", "distance", 1, -0.5, 1, true},
       {"sape2-k[gate-offset=0.5]", "k", "suffix", "distance", 1 / kRoot, 0.5, 1, true},
       {"sape2-k[gain=-1,bias=outside]", "k", "suffix", "distance", 1 / kRoot, 0, -1, false},

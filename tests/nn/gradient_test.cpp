@@ -69,9 +69,10 @@ TEST(Sape2Gradient, OfEveryOption) {
   for (const char* encoding :
        {"sape2-q[gates=learnable]", "sape2-qk[gates=learnable,tables=per-head]",
         "sape2-k[span=between]", "sape2-k[form=direct]", "sape2-rel-k[form=distance]",
-        "sape2-rel-q[gates=open]", "sape2-rel-k[gates=fixed,gate-scale=1]",
-        "sape2-k[gain=-1,gain-mode=learnable]", "sape2-rel-qk[gain-mode=per-head,bias=inside]",
-        "sape2-k[M=2]", "sape2-rel-k[M=3]", "cope[M=3,bias=inside]"}) {
+        "sape2-rel-qk[form=paths]", "sape2-rel-q[gates=open]",
+        "sape2-rel-k[gates=fixed,gate-scale=1]", "sape2-k[gain=-1,gain-mode=learnable]",
+        "sape2-rel-qk[gain-mode=per-head,bias=inside]", "sape2-k[M=2]", "sape2-rel-k[M=3]",
+        "cope[M=3,bias=inside]"}) {
     SCOPED_TRACE(encoding);
     check_layer(encoding);
   }

@@ -24,7 +24,7 @@ TEST(Gradcheck, Sape2AttentionInEveryModeSpanAndForm) {
   at::manual_seed(11);
   for (const std::string mode : {"q", "k", "qk"})
     for (const std::string span : {"suffix", "between"})
-      for (const std::string form : {"distance", "direct"})
+      for (const std::string form : {"distance", "direct", "paths"})
         for (const bool inside : {true, false})
           for (const bool own_tables : {false, true}) {
             std::vector<int64_t> table = {5, kHeadSize};

@@ -40,6 +40,15 @@ TEST(Merge, BringsSeedsAndRowsTogether) {
   EXPECT_EQ(report_table(whole).rows[0].back(), "3");
 }
 
+TEST(Merge, RunsFromATrainedModelStandApart) {
+  const Comparison scratch = figures({{"ape", {80}}});
+  Comparison adapted = figures({{"rope2d", {85}}});
+  adapted.plan.common.init = "/models/ape.safetensors";
+  adapted.plan.common.init_checksum = "crc32c:01234567";
+  expect_contains(error_text([&] { merged({scratch, adapted}); }), "other models to start from");
+  EXPECT_EQ(merged({adapted, read_back(adapted)}).rows.size(), 1u);
+}
+
 TEST(Merge, TheSameRunCountsOnce) {
   const Comparison one = figures({{"ape", {80.13, 81.77}}});
   EXPECT_EQ(merged({one, read_back(one), figures({{"ape", {81.77}}}, 1)}).rows[0].runs.size(), 2u);

@@ -126,6 +126,7 @@ TEST(RunConfig, ComesBackFromJson) {
   config.device = "cuda:1";
   config.seed = ~uint64_t{0};
   config.init = "a \"b\".safetensors";
+  config.init_checksum = "crc32c:01234567";
   config.recipe.learning_rate = 0.1 + 0.2;
   const RunConfig back = run_config_from_json(to_json(config), "config.json");
   EXPECT_EQ(back, config);

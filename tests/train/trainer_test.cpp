@@ -1,5 +1,6 @@
 #include "sape2/train/trainer.h"
 
+#include "sape2/io/checksum.h"
 #include "sape2/io/model_file.h"
 #include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
@@ -29,11 +30,13 @@ class Recorder : public Observer {
  public:
   void step_done(const StepReport& report) override { steps.push_back(report); }
   void epoch_done(const EpochRecord& record, int64_t) override { epochs.push_back(record); }
+  void start_tested(const TestRecord& test) override { started = test; }
   void note(const std::string& sentence) override { notes.push_back(sentence); }
 
   std::vector<StepReport> steps;
   std::vector<EpochRecord> epochs;
   std::vector<std::string> notes;
+  std::optional<TestRecord> started;
 };
 
 // One session of a run: the folder is opened or made, trained in, and closed.
@@ -315,25 +318,77 @@ TEST(Trainer, EvaluatesOnlyWhenDueButAlwaysAtTheEnd) {
 TEST(Trainer, StartsFromAModelFile) {
   const io::test::ScratchFolder scratch;
   RunConfig config = tiny_run();
+  config.model.encoding = nn::EncodingSpec::parse("ape");
   config.recipe.epochs = 8;
   const Session first = train(scratch / "first", config);
-  config.init = (scratch / "first/last.safetensors").native();
-  config.recipe.epochs = 1;
-  config.recipe.learning_rate = 1e-5;
-  const Session second = train(scratch / "second", config);
-  EXPECT_NEAR(main_figure(second.summary.last->test->figures),
-              main_figure(first.summary.last->test->figures), 0.05);
+  const double reached = main_figure(first.summary.last->test->figures);
 
+  config.init = (scratch / "first/last.safetensors").native();
+  config.init_checksum = io::content_checksum(config.init);
+  config.model.encoding = nn::EncodingSpec::parse("sape2-rel-k+ape");
+  config.recipe.epochs = 1;
+  const Session second = train(scratch / "second", config);
+  const RunHistory history = read_log(scratch / "second/log.jsonl");
+  ASSERT_TRUE(history.start);
+  EXPECT_EQ(main_figure(history.start->figures), reached);
+  EXPECT_EQ(main_figure(second.recorder.started->figures), reached);
+  EXPECT_GE(second.summary.best, reached);
+  ASSERT_FALSE(second.recorder.notes.empty());
+  expect_contains(second.recorder.notes.front(), "last.safetensors (ape)");
+  expect_contains(second.recorder.notes.back(), "the model computes what it did before");
+
+  config.model.encoding = nn::EncodingSpec::parse("sape2-rel-k");
+  const Session dropped = train(scratch / "dropped", config);
+  expect_contains(dropped.recorder.notes.back(), "the learnt vectors of ape are dropped");
+  config.model.encoding = nn::EncodingSpec::parse("rope2d+ape");
+  expect_contains(train(scratch / "turned", config).recorder.notes.back(), "acts from the start");
+}
+
+TEST(Trainer, NeedsTheFileItStartedFromOnlyOnce) {
+  const io::test::ScratchFolder scratch;
+  RunConfig config = tiny_run();
+  config.recipe.epochs = 1;
+  train(scratch / "first", config);
+  fs::copy(scratch / "first/last.safetensors", scratch / "model.safetensors");
+  config.init = (scratch / "model.safetensors").native();
+  config.init_checksum = io::content_checksum(config.init);
+  train(scratch / "whole", config);
+  EXPECT_EQ(train(scratch / "run", config, /*stop_after=*/1).summary.step, 1);
+  fs::remove(config.init);
+  EXPECT_TRUE(train(scratch / "run", config).summary.finished);
+  expect_same_result(scratch / "whole", scratch / "run");
+  EXPECT_TRUE(read_log(scratch / "run/log.jsonl").start);
+
+  // A run that begins again does need it, and no other.
+  RunFolder::open(scratch / "run").restart();
+  expect_contains(error_text([&] { train(scratch / "run", config); }), "model.safetensors");
+  RunConfig other = tiny_run();
+  other.seed = 8;
+  other.recipe.epochs = 1;
+  train(scratch / "second", other);
+  fs::copy(scratch / "second/last.safetensors", config.init);
+  expect_contains(error_text([&] { train(scratch / "run", config); }),
+                  "is not the file that this run was begun with");
+}
+
+TEST(Trainer, RefusesToStartFromWhatIsNoModel) {
+  const io::test::ScratchFolder scratch;
+  RunConfig config = tiny_run();
+  config.recipe.epochs = 1;
+  train(scratch / "first", config);
+  const auto refused = [&](const fs::path& run) {
+    return error_text([&] { train(scratch / run.native(), config); });
+  };
   config.init = (scratch / "nothing.safetensors").native();
-  expect_contains(error_text([&] { train(scratch / "third", config); }), "nothing.safetensors");
+  expect_contains(refused("second"), "nothing.safetensors");
+  config.init = (scratch / "nan.safetensors").native();
   auto weights = io::load_tensors(scratch / "first/last.safetensors");
   weights.at("head.bias")[0] = std::numeric_limits<float>::quiet_NaN();
-  config.init = (scratch / "nan.safetensors").native();
   io::save_tensors(config.init, weights);
-  expect_contains(error_text([&] { train(scratch / "fifth", config); }), "holds a NaN");
-  config.init = (scratch / "foreign.safetensors").native();
-  io::save_tensors(config.init, {{"conv1", at::zeros({3})}});
-  expect_contains(error_text([&] { train(scratch / "fourth", config); }), "no tensor");
+  EXPECT_NE(refused("third"), "");
+  config.init = (scratch / "first/last.safetensors").native();
+  config.model.vit.depth = 3;
+  expect_contains(refused("fourth"), "the trained model has depth 2, but a model with depth 3");
 }
 
 TEST(RunFolder, IsNeverOverwritten) {

@@ -27,8 +27,9 @@ class Network;
 enum class Arithmetic : std::uint8_t {
   /// The weights as the file has them, and activations of float32: the logits of nn::ViT.
   float32,
-  /// Weights and activations rounded to bfloat16's eight significant bits, multiplied by AVX-512
-  /// BF16 if the CPU has it; the logits carry that rounding. On other CPUs the same as `float32`.
+  /// Weights and activations rounded to bfloat16's eight significant bits, multiplied by AMX or by
+  /// AVX-512 BF16 if the CPU has them; the logits carry that rounding. On other CPUs the same as
+  /// `float32`.
   bfloat16,
 };
 

@@ -11,6 +11,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 /// The one interface between position encodings and everything that uses them.
 ///
@@ -21,6 +24,9 @@
 namespace sape2::nn {
 
 class LayerEncoding;
+
+/// Parameters by their names in the scope of the encoding.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Sees what the attention of every layer sees, the first layer first: its encoding, and q and k
 /// `[B, h, N, d]` before the encoding touches them.
@@ -63,6 +69,10 @@ class LayerEncoding {
   virtual ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k,
                                      const ops::Grid& grid, const ops::PatchList& patches) const;
 
+  /// The parameters whose shape the grid decides, as a model trained at `grid` would have them: it
+  /// then computes there what this one does.
+  virtual NamedTensors resized(const ops::Grid& grid) const;
+
   /// The gates of SaPE²; nothing where the encoding has none.
   virtual std::optional<ops::Gates> gates(const at::Tensor& q, const at::Tensor& k,
                                           const ops::Grid& grid) const;
@@ -80,6 +90,9 @@ class Encoding {
 
   /// The embedded tokens `[B, N, D]` (prefix tokens first), with what this encoding adds to them.
   virtual at::Tensor embed(const at::Tensor& tokens, ForwardPass& pass) const;
+
+  /// As LayerEncoding::resized(), of the parameters of the model as a whole.
+  virtual NamedTensors resized(const ops::Grid& grid) const;
 
   /// The part that acts in one layer, its parameters registered in `scope`.
   virtual std::unique_ptr<LayerEncoding> make_layer(ParameterScope& scope) const;

@@ -39,6 +39,17 @@ struct EncodingShape {
 
   int64_t head_size() const { return width / heads; }
   int64_t tokens() const { return prefix + rows * cols; }
+  /// The same model on another grid.
+  EncodingShape at_grid(int64_t its_rows, int64_t its_cols) const {
+    return {width, heads, its_rows, its_cols, prefix};
+  }
+};
+
+/// How an encoding begins without any effect and learns from there, in a model that was trained
+/// without it.
+struct SilentStart {
+  EncodingSpec encoding;            ///< as asked for, or with an option more that this takes
+  std::vector<std::string> zeroed;  ///< its parameters that start at 0, by their last names
 };
 
 /// What the software says of one encoding. What an encoding computes is in src/nn/encodings, and in
@@ -52,6 +63,8 @@ struct EncodingDefinition {
   void (*check_options)(const EncodingSpec&) = nullptr;
   /// Throws Error where the encoding cannot serve such a model.
   void (*check_shape)(const EncodingSpec&, const EncodingShape&) = nullptr;
+  /// Nothing where such options leave it no way; null: it acts from the start whatever they are.
+  std::optional<SilentStart> (*silent_start)(const EncodingSpec&) = nullptr;
 
   /// The option of that name, or null.
   const EncodingOption* find_option(std::string_view option) const;
@@ -62,6 +75,9 @@ const std::vector<EncodingDefinition>& encoding_definitions();
 
 /// The definition of a registered name; throws Error with the nearest valid name otherwise.
 const EncodingDefinition& encoding_definition(std::string_view name);
+
+/// The silent start of an encoding, `+ape` included; nothing where it has none.
+std::optional<SilentStart> silent_start(const EncodingSpec& spec);
 
 /// Throws Error with one sentence where `spec` cannot serve a model of this shape.
 void check_encoding(const EncodingSpec& spec, const EncodingShape& shape);

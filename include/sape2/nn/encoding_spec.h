@@ -28,6 +28,11 @@ class EncodingSpec {
   const std::string& name() const { return name_; }
   bool with_ape() const { return with_ape_; }
 
+  /// Whether a learnt vector is added to each token: `ape` itself, or `+ape`.
+  bool has_ape() const { return with_ape_ || name_ == "ape"; }
+  /// The same encoding without that: `sape2-k` of `sape2-k+ape`, `none` of `ape`.
+  EncodingSpec without_ape() const;
+
   /// The canonical string; parses back to an equal spec.
   std::string to_string() const;
 

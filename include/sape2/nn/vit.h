@@ -6,6 +6,7 @@
 
 #include <torch/nn/module.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -54,6 +55,10 @@ class ViT : public torch::nn::Module {
 
   /// The part of the position encoding that acts at the input.
   const Encoding& encoding() const;
+
+  /// The parameters by name, as a model trained at that grid of patches would have them: those of
+  /// the position encoding are resized as they are when images of that size come.
+  std::map<std::string, at::Tensor> weights_at(int64_t rows, int64_t cols) const;
 
   /// The names of the parameters that weight decay applies to: the weights of linear layers and of
   /// the patch embedding, not norms, biases, tokens, or anything of a position encoding.

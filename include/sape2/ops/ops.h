@@ -48,7 +48,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 /// SaPE² attention. Tables `ex`, `ey` are `[M, d]`, or `[h, M, d]` for tables of each head's own;
 /// in mode "qk" they have one more leading axis of 2, Q's tables, then K's. `form` is "distance"
-/// (the paper) or "direct".
+/// (the paper), "direct", or "paths": ½(ux_i[x_n] + uy_i[y_n] + ux_n[x_i] + uy_n[y_i]), whose
+/// second stage is not fused.
 at::Tensor sape2_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const at::Tensor& ex, const at::Tensor& ey, const Grid& grid,
                            const VectorOptions& vectors = {}, const std::string& form = "distance",

@@ -82,6 +82,7 @@ struct RunResult {
   double images_per_second = 0;  ///< of training alone
   std::int64_t peak_bytes = 0;   ///< largest memory of the process; of the GPU where used
   std::vector<train::EpochRecord> epochs = {};
+  std::optional<train::TestRecord> start = {};  ///< of a trained model, before the first step
 
   double score() const { return train::main_figure(figures); }
 };

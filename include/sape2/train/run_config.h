@@ -35,6 +35,7 @@ struct RunConfig {
   DataConfig data;
   uint64_t seed = 0;
   std::string init;            ///< model file the weights started from; empty: drawn from the seed
+  std::string init_checksum;   ///< of its content (see io/checksum.h); empty: none, or not known
   std::string device = "cpu";  ///< `cpu`, `cuda`, `cuda:1`, …
   int threads = 0;             ///< 0: as the process is set
 

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-/// The log of a run, log.jsonl in its folder: one JSON object a line, `"kind"` "step" or "epoch".
+/// The log of a run, log.jsonl in its folder: one JSON object a line, `"kind"` "step" or "epoch";
+/// "start", epoch 0, in a run that starts from a trained model.
 namespace sape2::train {
 
 /// A few steps of training: means since the line before.
@@ -38,6 +39,7 @@ struct EpochRecord {
 };
 
 struct RunHistory {
+  std::optional<TestRecord> start;  ///< of a trained model, before the first step
   std::vector<StepRecord> steps;
   std::vector<EpochRecord> epochs;
 };
@@ -49,5 +51,6 @@ RunHistory read_log(const std::filesystem::path& file);
 /// The lines of the log.
 std::string to_json_line(const StepRecord& record);
 std::string to_json_line(const EpochRecord& record);
+std::string to_json_line(const TestRecord& start);
 
 }  // namespace sape2::train

@@ -42,6 +42,8 @@ class Observer {
 
   virtual void step_done(const StepReport&) {}
   virtual void epoch_done(const EpochRecord&, [[maybe_unused]] int64_t epochs) {}
+  /// A trained model was tested before its first step.
+  virtual void start_tested(const TestRecord&) {}
   /// Something worth a line: where a run goes on from, a checkpoint that was refused.
   virtual void note([[maybe_unused]] const std::string& sentence) {}
 };

@@ -1,3 +1,6 @@
+#include "sape2/base/error.h"
+#include "sape2/base/in_quotes.h"
+
 #include "infer/encodings/sape2_attention.h"
 #include "nn/definitions/table_rows.h"
 
@@ -48,6 +51,11 @@ class Sape2Layer : public LayerEncoding {
   Sape2Layer(const nn::EncodingSpec& spec, const nn::EncodingShape& shape, Weights& weights,
              const std::string& prefix)
       : shape_(shape), span_(spec.choice("span")), resize_(spec.choice("resize")) {
+    if (spec.choice("form") == "paths") {
+      throw Error("encoding " + in_quotes(spec.to_string()) +
+                  " cannot be run without LibTorch: the runtime has no kernel for form=paths; use "
+                  "the commands of `sape2`, or an ONNX file");
+    }
     const std::string mode = spec.name().substr(spec.name().rfind('-') + 1);
     p_.source = mode == "q"   ? kernels::Source::q
                 : mode == "k" ? kernels::Source::k

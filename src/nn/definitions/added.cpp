@@ -12,14 +12,29 @@ void check_two_halves(const EncodingSpec&, const EncodingShape& shape) {
   }
 }
 
+std::optional<SilentStart> without_added_vectors(const EncodingSpec& spec) {
+  return SilentStart{spec, {"pos_embed"}};
+}
+
+// The norms' factors, not the vectors: the norm of a vector near 0 is steep.
+std::optional<SilentStart> without_norms(const EncodingSpec& spec) {
+  return SilentStart{spec, {"norm_weight", "norm_bias"}};
+}
+
 }  // namespace
 
 std::vector<EncodingDefinition> define_none() {
-  return {{.name = "none", .summary = "no position information"}};
+  return {{.name = "none",
+           .summary = "no position information",
+           .silent_start = [](const EncodingSpec& spec) {
+             return std::optional(SilentStart{spec, {}});
+           }}};
 }
 
 std::vector<EncodingDefinition> define_ape() {
-  return {{.name = "ape", .summary = "a learnable vector per token, added to the embeddings"}};
+  return {{.name = "ape",
+           .summary = "a learnable vector per token, added to the embeddings",
+           .silent_start = without_added_vectors}};
 }
 
 std::vector<EncodingDefinition> define_sinusoidal() {
@@ -31,9 +46,10 @@ std::vector<EncodingDefinition> define_sinusoidal() {
 }
 
 std::vector<EncodingDefinition> define_lape() {
-  return {{.name = "lape",
-           .summary =
-               "a learnable vector per token, added in every layer with a LayerNorm of its own"}};
+  return {
+      {.name = "lape",
+       .summary = "a learnable vector per token, added in every layer with a LayerNorm of its own",
+       .silent_start = without_norms}};
 }
 
 }  // namespace sape2::nn

@@ -24,7 +24,10 @@ std::vector<EncodingDefinition> define_cope() {
                         .kind = OptionKind::choice,
                         .description = "whether the bias is divided by √d as q·k is",
                         .choices = {"inside", "outside"},
-                        .default_value = "outside"}}}};
+                        .default_value = "outside"}},
+           .silent_start = [](const EncodingSpec& spec) {
+             return std::optional(SilentStart{spec, {"e"}});
+           }}};
 }
 
 }  // namespace sape2::nn

@@ -53,6 +53,13 @@ void check_encoding(const EncodingSpec& spec, const EncodingShape& shape) {
   if (definition.check_shape) definition.check_shape(spec, shape);
 }
 
+std::optional<SilentStart> silent_start(const EncodingSpec& spec) {
+  const EncodingDefinition& definition = encoding_definition(spec.name());
+  auto start = definition.silent_start ? definition.silent_start(spec) : std::nullopt;
+  if (start && spec.with_ape()) start->zeroed.emplace_back("pos_embed");
+  return start;
+}
+
 const EncodingOption* EncodingDefinition::find_option(std::string_view option) const {
   const auto found = std::ranges::find(options, option, &EncodingOption::name);
   return found == options.end() ? nullptr : &*found;

@@ -26,7 +26,10 @@ std::vector<EncodingDefinition> define_rope() {
            .check_shape = check_head_size_divisible<4>},
           {.name = "rope2d-mixed",
            .summary = "q and k turned by learnable mixtures of x and y, per layer and head",
-           .check_shape = check_head_size_divisible<4>}};
+           .check_shape = check_head_size_divisible<4>,
+           .silent_start = [](const EncodingSpec& spec) {
+             return std::optional(SilentStart{spec, {"fx", "fy"}});
+           }}};
 }
 
 }  // namespace sape2::nn

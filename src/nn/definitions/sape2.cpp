@@ -40,6 +40,29 @@ void check_sape2_options(const EncodingSpec& spec) {
   }
 }
 
+// `spec` with options more.
+EncodingSpec with_options(const EncodingSpec& spec, const std::string& options) {
+  std::string text = spec.without_ape().to_string();
+  if (text.back() == ']') {
+    text.back() = ',';
+  } else {
+    text += '[';
+  }
+  return EncodingSpec::parse(text + options + "]" + (spec.with_ape() ? "+ape" : ""));
+}
+
+// The bias is proportional to the gain and to the tables. A distance has no slope where all vectors
+// are equal, so that tables of zeros would stay zeros: there the gain has to be learnt.
+std::optional<SilentStart> sape2_silent_start(const EncodingSpec& spec) {
+  if (spec.choice("gain-mode") != "fixed") return SilentStart{spec, {"gain"}};
+  if (spec.choice("form") != "distance") {
+    if (spec.number("gain") == 0) return std::nullopt;
+    return SilentStart{spec, {"ex", "ey"}};
+  }
+  if (spec.has("gain")) return std::nullopt;
+  return SilentStart{with_options(spec, "gain=0,gain-mode=learnable"), {"gain"}};
+}
+
 EncodingOption choice(std::string name, std::vector<std::string> choices, std::string value,
                       std::string description) {
   return {.name = std::move(name),
@@ -63,8 +86,9 @@ std::vector<EncodingOption> sape2_options(bool rel) {
   return {
       choice("span", {"suffix", "between"}, rel ? "between" : "suffix",
              "gates are summed to the end of the row, or from the patch to the other, signed"),
-      choice("form", {"distance", "direct"}, rel ? "direct" : "distance",
-             "the bias is the distance of two patches' vectors, or read from one's vector"),
+      choice("form", {"distance", "direct", "paths"}, rel ? "direct" : "distance",
+             "the bias is the distance of two patches' vectors, read from the query's, or the mean "
+             "over both paths between the two"),
       choice("gates", {"fixed", "learnable", "open"}, rel ? "learnable" : "fixed",
              "scale and offset of the gates are fixed, learnt per head, or all gates are 1"),
       number("gate-scale", std::nullopt, "1/√d", "factor on q·k in a gate; learnable: the start"),
@@ -91,7 +115,8 @@ EncodingDefinition definition(std::string mode, bool rel, std::string tables_mee
                           : "SaPE² as published: gated sums to the end, tables read by ") +
                      tables_meet,
           .options = sape2_options(rel),
-          .check_options = check_sape2_options};
+          .check_options = check_sape2_options,
+          .silent_start = sape2_silent_start};
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ class Ape : public Encoding {
     return tokens + resampled_tokens(table_, shape_, pass.grid).to(tokens.scalar_type());
   }
 
+  NamedTensors resized(const ops::Grid& grid) const override {
+    return {{"pos_embed", resampled_tokens(table_, shape_, grid)}};
+  }
+
  private:
   EncodingShape shape_;
   at::Tensor table_;  // (1, tokens, width)

@@ -40,6 +40,10 @@ class Lape : public Encoding {
     return tokens;
   }
 
+  NamedTensors resized(const ops::Grid& grid) const override {
+    return {{"lape_embed", resampled_tokens(table_, shape_, grid)}};
+  }
+
   std::unique_ptr<LayerEncoding> make_layer(ParameterScope& scope) const override {
     return std::make_unique<LapeLayer>(shape_.width, scope);
   }

@@ -26,6 +26,11 @@ class RpeLayer : public LayerEncoding {
     return ops::axial_attention_rows(q, k, zx, zy, grid, patches, {.bias_inside = true});
   }
 
+  NamedTensors resized(const ops::Grid& grid) const override {
+    return {{"rx", resampled_offsets(rx_, 1, grid.cols - 1)},
+            {"ry", resampled_offsets(ry_, 1, grid.rows - 1)}};
+  }
+
  private:
   std::pair<at::Tensor, at::Tensor> vectors(const ops::Grid& grid, const at::Tensor& q) const {
     const at::Tensor x = by_offset(rx_, grid.cols);  // (h, cols, cols)

@@ -28,6 +28,11 @@ class ContextualRpeLayer : public LayerEncoding {
     return ops::axial_attention_rows(q, k, zx, zy, grid, patches, {.bias_inside = inside});
   }
 
+  NamedTensors resized(const ops::Grid& grid) const override {
+    return {{"tx", resampled_offsets(tx_, 0, grid.cols - 1)},
+            {"ty", resampled_offsets(ty_, 0, grid.rows - 1)}};
+  }
+
  private:
   std::pair<at::Tensor, at::Tensor> vectors(const at::Tensor& q, const ops::Grid& grid) const {
     const at::Tensor patches =

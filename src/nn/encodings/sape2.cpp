@@ -40,6 +40,13 @@ class Sape2Layer : public LayerEncoding {
                                      spec_.choice("form"), bias_options(q));
   }
 
+  NamedTensors resized(const ops::Grid& grid) const override {
+    const auto [ex, ey] = tables(grid);
+    const bool between = spec_.choice("span") == "between";
+    const int64_t rows = sape2_table_rows(spec_, shape_.at_grid(grid.rows, grid.cols));
+    return {{"ex", with_rows(ex, between, rows)}, {"ey", with_rows(ey, between, rows)}};
+  }
+
   std::optional<ops::Gates> gates(const at::Tensor& q, const at::Tensor& k,
                                   const ops::Grid& grid) const override {
     return ops::sape2_gates(q, k, grid, vector_options(q));

@@ -41,6 +41,14 @@ at::Tensor resampled(const at::Tensor& table, bool between, int64_t rows, int64_
 
 }  // namespace
 
+at::Tensor with_rows(const at::Tensor& table, bool between, int64_t rows) {
+  const int64_t origin = between ? table.size(kRowAxis) / 2 : 0;
+  const int64_t first = origin - (between ? rows / 2 : 0);
+  return rows_at(
+      table, kRowAxis,
+      at::arange(first, first + rows, table.options().dtype(at::kDouble).requires_grad(false)));
+}
+
 std::pair<at::Tensor, at::Tensor> resized_tables(const at::Tensor& ex, const at::Tensor& ey,
                                                  const std::string& span, const std::string& resize,
                                                  const EncodingShape& trained,

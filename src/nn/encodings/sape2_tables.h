@@ -21,4 +21,8 @@ std::pair<at::Tensor, at::Tensor> resized_tables(const at::Tensor& ex, const at:
                                                  const EncodingShape& trained,
                                                  const ops::Grid& grid);
 
+/// A table with so many rows that reads the same: rows that it lacks at its ends are the ones that
+/// longer positions clamp to, and too many are those that no position reaches.
+at::Tensor with_rows(const at::Tensor& table, bool between, int64_t rows);
+
 }  // namespace sape2::nn

@@ -52,19 +52,29 @@ at::Tensor summed_parts(const at::Tensor& bias) {
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> bias_parts(const at::Tensor& ux_some, const at::Tensor& uy_some,
-                                             const at::Tensor& ux, const at::Tensor& uy,
-                                             const Grid& grid, Form form) {
+std::pair<at::Tensor, at::Tensor> bias_parts(const at::Tensor& ux, const at::Tensor& uy,
+                                             const Grid& grid, Form form, const at::Tensor& some) {
+  const auto chosen = [&](const at::Tensor& u) {
+    return some.defined() ? u.index_select(-2, some) : u;
+  };
   if (form == Form::distance) {
-    return {summed_parts(distances(ux_some, ux)), summed_parts(distances(uy_some, uy))};
+    return {summed_parts(distances(chosen(ux), ux)), summed_parts(distances(chosen(uy), uy))};
   }
-  return {summed_parts(read_directly(ux_some, grid, -1)),
-          summed_parts(read_directly(uy_some, grid, -2))};
+  const auto x = read_directly(chosen(ux), grid, -1), y = read_directly(chosen(uy), grid, -2);
+  if (form == Form::direct) return {summed_parts(x), summed_parts(y)};
+  // The other legs: what the vectors of all patches hold at the places of these, (…, R, H·W).
+  const auto from_others = [&](const at::Tensor& u, const at::Tensor& direct, const auto& place) {
+    return (some.defined() ? u.index_select(-1, place()) : direct).transpose(-1, -2);
+  };
+  const auto column = [&] { return some.remainder(grid.cols); };
+  const auto row = [&] { return some.div(grid.cols, "floor"); };
+  return {summed_parts((x + from_others(ux, x, column)) / 2),
+          summed_parts((y + from_others(uy, y, row)) / 2)};
 }
 
 at::Tensor bias(const at::Tensor& ux, const at::Tensor& uy, const Grid& grid, Form form) {
   const auto x = widened(ux).contiguous(), y = widened(uy).contiguous();
-  const auto [along_x, along_y] = bias_parts(x, y, x, y, grid, form);
+  const auto [along_x, along_y] = bias_parts(x, y, grid, form);
   return at::constant_pad_nd(along_x + along_y, {grid.prefix, 0, grid.prefix, 0});
 }
 

@@ -30,11 +30,11 @@ at::Tensor positions(const at::Tensor& gates, const std::string& span, int64_t t
 at::Tensor rows_of_grid(const at::Tensor& tokens, const Grid& grid);
 at::Tensor columns_of_grid(const at::Tensor& tokens, const Grid& grid);
 
-/// The bias of some patches to all, x's part and y's, each (B, h, R, H·W): `ux_some` and `uy_some`
-/// are their vectors, (B, h, R, W) and (B, h, R, H), or with a leading axis of 2 as all vectors.
-std::pair<at::Tensor, at::Tensor> bias_parts(const at::Tensor& ux_some, const at::Tensor& uy_some,
-                                             const at::Tensor& ux, const at::Tensor& uy,
-                                             const Grid& grid, Form form);
+/// The bias of some patches to all, x's part and y's, each (B, h, R, H·W): `some` are their
+/// numbers [R]; undefined: every patch.
+std::pair<at::Tensor, at::Tensor> bias_parts(const at::Tensor& ux, const at::Tensor& uy,
+                                             const Grid& grid, Form form,
+                                             const at::Tensor& some = {});
 
 /// The bias (B, h, N, N) that axis vectors make; 0 for prefix tokens.
 at::Tensor bias(const at::Tensor& ux, const at::Tensor& uy, const Grid& grid, Form form);
