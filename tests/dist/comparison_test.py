@@ -13,7 +13,7 @@ COMPARE = ["compare", "--encodings", "ape,none", "--seeds", "2", *COMMON, "--epo
 
 def figures(folder):
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    return {(row["encoding"], run["seed"]): (run["top1"], run["loss"]) for row in rows for run in row["runs"]}
+    return {(row["encoding"], run["seed"]): (run["top-1"], run["loss"]) for row in rows for run in row["runs"]}
 
 
 class Comparison(Processes):
