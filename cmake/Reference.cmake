@@ -24,5 +24,5 @@ set(DOXYGEN_HTML_COLORSTYLE_SAT 60)
 set(DOXYGEN_HAVE_DOT NO)
 set(DOXYGEN_QUIET YES)
 set(DOXYGEN_AUTOLINK_SUPPORT YES)
-doxygen_add_docs(reference "${PROJECT_SOURCE_DIR}/include/sape2" "${PROJECT_SOURCE_DIR}/docs/reference.md"
+doxygen_add_docs(reference "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/docs/reference.md"
                  COMMENT "Reference of the C++ headers")

@@ -14,10 +14,7 @@ static int fail(const char* sentence) {  // one sentence: what, where, what to d
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fprintf(stderr, "usage: classify MODEL.safetensors IMAGE\n");
-    return 2;
-  }
+  if (argc != 3) return fputs("usage: classify MODEL.safetensors IMAGE\n", stderr), 2;
   sape2_infer_model* model = NULL;
   sape2_infer_session* session = NULL;
   sape2_infer_description about = SAPE2_INFER_DESCRIPTION_INIT;

@@ -1,4 +1,4 @@
-"""The code of docs/python.md and of the package's own page runs as it stands."""
+"""The code of docs/python.md, of the package's own page and of the README runs as it stands."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def sections() -> list[tuple[str, str, str]]:
         text = (ROOT / page).read_text(encoding="utf-8")
         parts = re.split(r"^## ", text, flags=re.M)
         found += [(page, part.splitlines()[0], part) for part in parts if "```py" in part]
+    return found
+
+
+def marked_blocks() -> list[tuple[str, str]]:
+    """Name and code of what other pages mark to be run and needs the package."""
+    found = []
+    for page in ("README.md", "docs/for-researchers.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        blocks = re.findall(r"^<!-- run (\w+) -->\n```python\n(.*?)^```", text, flags=re.S | re.M)
+        found += [(name, code) for name, code in blocks if "import sape2" in code]
     return found
 
 
@@ -67,6 +77,17 @@ def test_blocks_run(
             with pytest.raises(Exception) as caught:
                 exec(statement, names)
             assert (type(caught.value).__name__, str(caught.value)) == (kind, sentence)
+
+
+@pytest.mark.parametrize(("name", "code"), marked_blocks(), ids=lambda value: value.splitlines()[0])
+def test_marked_blocks_run(name: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, name, "exec"), {})
+
+
+def test_the_readme_has_code_to_run() -> None:
+    assert "readme_python" in dict(marked_blocks())
 
 
 def test_every_function_is_shown() -> None:

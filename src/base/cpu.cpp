@@ -21,8 +21,10 @@ constexpr bool bit(std::uint64_t bits, int index) {
 
 #if defined(__x86_64__)
 constexpr unsigned kTileLeaf = 0x1D;
+constexpr unsigned kTileProductLeaf = 0x1E;
 constexpr int kTileData = 18;                  // register state XTILEDATA
 constexpr int kGetPermittableStates = 0x1021;  // ARCH_GET_XCOMP_SUPP, Linux 5.16
+constexpr int kRequestState = 0x1023;          // ARCH_REQ_XCOMP_PERM
 
 struct Registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -62,6 +64,12 @@ CpuRecord read_cpu() {
   record.leaf7_edx = seven.edx;
   if (seven.eax >= 1) record.leaf7_1_eax = cpuid(7, 1).eax;
   record.leaf1d_eax = cpuid(kTileLeaf).eax;
+  if (record.leaf1d_eax >= 1) {
+    const Registers palette = cpuid(kTileLeaf, 1);
+    record.leaf1d_1_ebx = palette.ebx;
+    record.leaf1d_1_ecx = palette.ecx;
+    record.leaf1e_ebx = cpuid(kTileProductLeaf).ebx;
+  }
   if (bit(one.ecx, 27)) record.xcr0 = read_xcr0();
   record.kernel_grants_tiles = kernel_grants_tiles();
 #endif
@@ -94,6 +102,12 @@ CpuFeatures features_of(const CpuRecord& record) {
   features.amx_announced = bit(record.leaf7_edx, 24) || bit(record.leaf7_edx, 22);
   features.amx_usable = features.amx_announced && record.leaf1d_eax > 0 && bit(record.xcr0, 17) &&
                         bit(record.xcr0, 18) && record.kernel_grants_tiles;
+  const bool full_palette = (record.leaf1d_1_ebx & 0xFFFF) >= 64 &&
+                            record.leaf1d_1_ebx >> 16 >= 8 && (record.leaf1d_1_ecx & 0xFFFF) >= 16;
+  const bool full_products =
+      (record.leaf1e_ebx & 0xFF) >= 16 && (record.leaf1e_ebx >> 8 & 0xFFFF) >= 64;
+  features.amx_bf16 = features.amx_usable && bit(record.leaf7_edx, 24) &&
+                      bit(record.leaf7_edx, 22) && full_palette && full_products;
   return features;
 }
 
@@ -111,6 +125,14 @@ std::vector<std::string> CpuFeatures::names() const {
   if (avx512_bf16) list.emplace_back("avx512bf16");
   if (amx_usable) list.emplace_back("amx");
   return list;
+}
+
+bool request_tiles() {
+#if defined(__x86_64__)
+  return ::syscall(SYS_arch_prctl, kRequestState, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 std::string cpu_model_name() {

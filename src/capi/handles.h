@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -8,8 +9,16 @@
 
 namespace sape2::capi {
 
-/// What C programs hold is a number that is never given out again, so that a handle that was freed
-/// is recognised without a look at memory that may be somebody else's by now.
+/// A number that no handle of any kind had before. Small and odd: whoever follows it as an address
+/// meets the first page, where nothing lies.
+inline std::uintptr_t next_handle() {
+  static std::atomic<std::uintptr_t> last = 1;
+  return last += 2;
+}
+
+/// What C programs hold is a number that is never given out again, so that a handle that was freed,
+/// or is one of another kind, is recognised without a look at memory that may be somebody else's by
+/// now.
 template <class Object>
 class Handles {
  public:
@@ -20,10 +29,10 @@ class Handles {
   }
 
   std::uintptr_t insert(std::shared_ptr<Object> object) {
+    const std::uintptr_t number = next_handle();
     const std::lock_guard lock(mutex_);
-    next_ += kStep;
-    objects_.emplace(next_, std::move(object));
-    return next_;
+    objects_.emplace(number, std::move(object));
+    return number;
   }
 
   /// Null if there is no such object (any more).
@@ -41,12 +50,8 @@ class Handles {
   }
 
  private:
-  // Small and odd: whoever follows it as an address meets the first page, where nothing lies.
-  static constexpr std::uintptr_t kStep = 2;
-
   mutable std::mutex mutex_;
   std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> objects_;
-  std::uintptr_t next_ = 1;
 };
 
 }  // namespace sape2::capi

@@ -28,7 +28,9 @@ std::string of_axis(What what) {
 std::string distance_text(double factor, double most) {
   if (factor == 0) return "The gain is 0: this distance changes nothing.";
   return fmt::format(
-      "Far patches {}. The farthest pair here, {} apart, gets {}; a patch itself gets +0 (×1).",
+      "Far patches {} (far by their axis vectors, not by their place). The farthest pair here, {} "
+      "apart, gets {}; "
+      "a patch itself gets +0 (×1).",
       factor > 0 ? "gain attention: the distance is added to the logits"
                  : "lose attention: the gain is negative, so the distance is taken off the logits",
       number_text(most, 2), effect_text(factor * most));

@@ -2,7 +2,8 @@
 
 #include "sape2/base/error.h"
 
-#include "cpu/linear_bfloat16.h"
+#include "cpu/linear/amx.h"
+#include "cpu/linear/bfloat16.h"
 #include "validate.h"
 
 #include <algorithm>
@@ -129,7 +130,8 @@ void linear(const PackedWeights& weights, std::int64_t rows, ConstRows16 x, Rows
   }
   check_rows16(x.data, x.stride, weights.inputs(), "x");
   check_places(weights, y, epilogue);
-  linear_bfloat16_rows(weights, rows, x, y, epilogue);
+  const auto multiply = cpu_multiplies_tiles() ? linear_amx_rows : linear_bfloat16_rows;
+  multiply(weights, rows, x, y, epilogue);
 }
 
 void layer_norm(const LayerNormParameters& parameters, std::int64_t rows, std::int64_t width,

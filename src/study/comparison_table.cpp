@@ -152,7 +152,7 @@ ReportTable report_table(const Comparison& comparison) {
   table.header.push_back("best epoch %");
   table.header.push_back("top-5 %");
   if (top5) table.header.push_back("paper's top-5 %");
-  for (const char* name : {"parameters", "time a run", "images/s", "peak memory", "runs"}) {
+  for (const char* name : {"parameters", "time per run", "images/s", "peak memory", "runs"}) {
     table.header.push_back(name);
   }
   const auto differences = baseline_differences(comparison);
@@ -197,7 +197,7 @@ std::string report_caption(const Comparison& comparison) {
       "test images{}.",
       plan.model, common.data.name, images, plan.recipe, counted(common.recipe.epochs, "epoch"),
       common.recipe.batch_size, seed_list(plan.seeds), common.device,
-      plan.seeds.size() == 1 ? "" : ", ± one deviation over the seeds");
+      plan.seeds.size() == 1 ? "" : ", ± one standard deviation over the seeds");
   if (!common.init.empty()) {
     text += fmt::format(" Every run starts from {}.",
                         std::filesystem::path(common.init).filename().native());

@@ -172,7 +172,7 @@ class Verdict {
     std::string text;
     if (!behind.empty()) text += " It is ahead of " + listed(behind) + " by that many points.";
     if (!alike.empty()) {
-      text += fmt::format(" From {} it cannot be told: the difference is within chance.",
+      text += fmt::format(" It cannot be told apart from {}: the difference is within chance.",
                           listed(alike));
     }
     return text;

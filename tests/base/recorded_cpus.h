@@ -42,6 +42,9 @@ inline const CpuRecord kSapphireRapids = {.vendor = "GenuineIntel",
                                           .leaf7_edx = 0xFFDD4432,
                                           .leaf7_1_eax = 0x00001C30,
                                           .leaf1d_eax = 1,
+                                          .leaf1d_1_ebx = 0x00080040,
+                                          .leaf1d_1_ecx = 0x00000010,
+                                          .leaf1e_ebx = 0x00004010,
                                           .xcr0 = 0x602E7,
                                           .kernel_grants_tiles = true};
 
@@ -51,7 +54,7 @@ inline const CpuRecord kEmeraldRapidsVirtual = [] {
   CpuRecord record = kSapphireRapids;
   record.leaf1_eax = 0x000C06F2;
   record.leaf1_ecx = 0xFFFA3203;
-  record.leaf1d_eax = 0;
+  record.leaf1d_eax = record.leaf1d_1_ebx = record.leaf1d_1_ecx = record.leaf1e_ebx = 0;
   return record;
 }();
 

@@ -85,6 +85,27 @@ TEST(Settings, EveryPartOfAmxIsNeeded) {
   EXPECT_TRUE(caps_onednn(old_kernel));
 }
 
+TEST(Cpu, MultipliesTilesOfBfloat16OnlyIfTheyAreWhole) {
+  EXPECT_TRUE(features_of(kSapphireRapids).amx_bf16);
+  EXPECT_FALSE(features_of(kEmeraldRapidsVirtual).amx_bf16);
+  EXPECT_FALSE(features_of(kZen5).amx_bf16);
+  EXPECT_FALSE(features_of({}).amx_bf16);
+  const auto without = [](auto change) {
+    CpuRecord record = kSapphireRapids;
+    change(record);
+    return features_of(record).amx_bf16;
+  };
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.leaf7_edx &= ~(1U << 22); }));  // no bfloat16
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.leaf7_edx &= ~(1U << 24); }));  // no tiles
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.leaf1d_eax = 0; }));            // no palette
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.leaf1d_1_ebx = 0x00040040; }));
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.leaf1d_1_ebx = 0x00080020; }));
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.leaf1d_1_ecx = 8; }));
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.leaf1e_ebx = 0x00004008; }));
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.xcr0 &= 0xFF; }));
+  EXPECT_FALSE(without([](CpuRecord& cpu) { cpu.kernel_grants_tiles = false; }));
+}
+
 TEST(Settings, IdleThreadsSleepOnEveryCpu) {
   for (const CpuRecord& record : {kZen5, kZen2, kSkylakeClient, kSapphireRapids, CpuRecord{}}) {
     const auto settings = settings_for(record);

@@ -55,6 +55,134 @@ TEST(CMistakes, HandlesThatWereFreed) {
       SAPE2_INFER_BAD_HANDLE, "there is no such session");
 }
 
+TEST(CMistakes, HandlesOfAnotherKind) {
+  const Opened opened;
+  const auto as_model = reinterpret_cast<sape2_infer_model*>(opened.session);
+  const auto as_session = reinterpret_cast<sape2_infer_session*>(opened.model);
+  const auto as_inspection = reinterpret_cast<sape2_infer_inspection*>(opened.session);
+  sape2_infer_description about = SAPE2_INFER_DESCRIPTION_INIT;
+  expect_failure(sape2_infer_describe(as_model, &about), SAPE2_INFER_BAD_HANDLE,
+                 "there is no such model");
+  expect_failure(sape2_infer_session_free(as_session), SAPE2_INFER_BAD_HANDLE, "");
+  sape2_infer_rows rows = SAPE2_INFER_ROWS_INIT;
+  const std::int64_t patch = 0;
+  expect_failure(sape2_infer_inspection_rows(as_inspection, 0, &patch, 1, &rows),
+                 SAPE2_INFER_BAD_HANDLE, "there is no such inspection");
+  EXPECT_EQ(sape2_infer_describe(opened.model, &about), SAPE2_INFER_OK);  // nothing was freed
+}
+
+// Every pointer, one at a time, with everything else as it should be.
+TEST(CMistakes, NullPointers) {
+  const Opened opened;
+  const std::vector<float> pixels(3 * 32 * 32);
+  const sape2_infer_batch batch = batch_of(pixels, 1, 32, 32);
+  const auto bytes = some_bytes(32, 32, 3);
+  const sape2_infer_image image = image_of(bytes, 32, 32);
+  sape2_infer_model* model = nullptr;
+  sape2_infer_session* session = nullptr;
+  sape2_infer_inspection* inspection = nullptr;
+  float logits[kClasses] = {};
+  float room[3 * 32 * 32];
+  sape2_infer_guess guess;
+  const char* name = nullptr;
+  const std::int64_t patch = 0;
+  sape2_infer_rows rows = SAPE2_INFER_ROWS_INIT;
+  ASSERT_EQ(sape2_infer_inspection_new(opened.session, &batch, &inspection), SAPE2_INFER_OK);
+  const auto expect_null = [](sape2_infer_status status, const std::string& argument) {
+    expect_failure(status, SAPE2_INFER_BAD_ARGUMENT, argument + " is null");
+  };
+  expect_null(sape2_infer_model_open(nullptr, nullptr, &model), "path");
+  expect_null(sape2_infer_model_open(kModelFile.c_str(), nullptr, nullptr), "model");
+  expect_null(sape2_infer_model_from_memory(nullptr, 9, nullptr, nullptr, &model), "file");
+  expect_null(sape2_infer_model_from_memory("x", 1, nullptr, nullptr, nullptr), "model");
+  expect_null(sape2_infer_describe(opened.model, nullptr), "description");
+  expect_null(sape2_infer_describe(nullptr, nullptr), "model");
+  expect_null(sape2_infer_class_name(opened.model, 0, nullptr), "name");
+  expect_null(sape2_infer_class_name(nullptr, 0, &name), "model");
+  expect_null(sape2_infer_session_new(nullptr, nullptr, &session), "model");
+  expect_null(sape2_infer_session_new(opened.model, nullptr, nullptr), "session");
+  expect_null(sape2_infer_run(nullptr, &batch, logits, kClasses), "session");
+  expect_null(sape2_infer_run(opened.session, nullptr, logits, kClasses), "images");
+  expect_null(sape2_infer_run(opened.session, &batch, nullptr, kClasses), "logits");
+  expect_null(sape2_infer_run_images(nullptr, &image, 1, logits, kClasses), "session");
+  expect_null(sape2_infer_run_images(opened.session, nullptr, 1, logits, kClasses), "images");
+  expect_null(sape2_infer_run_images(opened.session, &image, 1, nullptr, kClasses), "logits");
+  expect_null(sape2_infer_prepare_image(nullptr, &image, 0, 0, room, 3072), "model");
+  expect_null(sape2_infer_prepare_image(opened.model, nullptr, 0, 0, room, 3072), "image");
+  expect_null(sape2_infer_prepare_image(opened.model, &image, 0, 0, nullptr, 3072), "pixels");
+  expect_null(sape2_infer_rank(nullptr, logits, 1, &guess), "model");
+  expect_null(sape2_infer_rank(opened.model, nullptr, 1, &guess), "logits");
+  expect_null(sape2_infer_rank(opened.model, logits, 1, nullptr), "guesses");
+  sape2_infer_inspection* another = nullptr;
+  expect_null(sape2_infer_inspection_new(nullptr, &batch, &another), "session");
+  expect_null(sape2_infer_inspection_new(opened.session, nullptr, &another), "images");
+  expect_null(sape2_infer_inspection_new(opened.session, &batch, nullptr), "inspection");
+  expect_null(sape2_infer_inspection_rows(nullptr, 0, &patch, 1, &rows), "inspection");
+  expect_null(sape2_infer_inspection_rows(inspection, 0, nullptr, 1, &rows), "patches");
+  expect_null(sape2_infer_inspection_rows(inspection, 0, &patch, 1, nullptr), "rows");
+  EXPECT_TRUE(model == nullptr && session == nullptr && another == nullptr);
+  EXPECT_EQ(sape2_infer_inspection_free(inspection), SAPE2_INFER_OK);
+}
+
+TEST(CMistakes, Inspections) {
+  const Opened opened;
+  const std::vector<float> pixels(2 * 3 * 32 * 32);
+  sape2_infer_inspection* inspection = nullptr;
+  const sape2_infer_batch two = batch_of(pixels, 2, 32, 32), one = batch_of(pixels, 1, 32, 32);
+  expect_failure(sape2_infer_inspection_new(opened.session, &two, &inspection),
+                 SAPE2_INFER_BAD_ARGUMENT, "2");
+  EXPECT_EQ(inspection, nullptr);
+  ASSERT_EQ(sape2_infer_inspection_new(opened.session, &one, &inspection), SAPE2_INFER_OK);
+  sape2_infer_rows rows = SAPE2_INFER_ROWS_INIT;
+  const auto ask = [&](std::int64_t layer, std::int64_t patch) {
+    return sape2_infer_inspection_rows(inspection, layer, &patch, 1, &rows);
+  };
+  expect_failure(ask(99, 0), SAPE2_INFER_BAD_ARGUMENT, "99");
+  expect_failure(ask(-1, 0), SAPE2_INFER_BAD_ARGUMENT, "-1");
+  expect_failure(ask(0, 64), SAPE2_INFER_BAD_ARGUMENT, "64");
+  expect_failure(ask(0, -1), SAPE2_INFER_BAD_ARGUMENT, "-1");
+  EXPECT_EQ(rows.attention, nullptr);
+  EXPECT_EQ(sape2_infer_inspection_free(inspection), SAPE2_INFER_OK);
+  expect_failure(ask(0, 0), SAPE2_INFER_BAD_HANDLE, "there is no such inspection");
+  expect_failure(sape2_infer_inspection_free(inspection), SAPE2_INFER_BAD_HANDLE,
+                 "was freed before");
+}
+
+// A struct of another version of the header: a shorter one is refused, a longer one is read as far
+// as this version knows it.
+TEST(CMistakes, StructsOfOtherVersions) {
+  EXPECT_EQ(sape2_infer_abi_version(), static_cast<std::uint32_t>(SAPE2_INFER_ABI_VERSION));
+  const Opened opened;
+  sape2_infer_model* model = nullptr;
+  sape2_infer_session* session = nullptr;
+  struct {
+    sape2_infer_description known = SAPE2_INFER_DESCRIPTION_INIT;
+    std::int64_t later = 7;
+  } about;
+  about.known.struct_size = sizeof about;
+  EXPECT_EQ(sape2_infer_describe(opened.model, &about.known), SAPE2_INFER_OK);
+  EXPECT_EQ(about.known.classes, kClasses);
+  EXPECT_EQ(about.later, 7);
+  for (const std::size_t size : {std::size_t{0}, sizeof(std::size_t), SIZE_MAX}) {
+    about.known.struct_size = size;
+    expect_failure(sape2_infer_describe(opened.model, &about.known), SAPE2_INFER_BAD_ARGUMENT,
+                   "the struct_size of description is " + std::to_string(size));
+    sape2_infer_model_options model_options = SAPE2_INFER_MODEL_OPTIONS_INIT;
+    model_options.struct_size = size;
+    expect_failure(sape2_infer_model_open(kModelFile.c_str(), &model_options, &model),
+                   SAPE2_INFER_BAD_ARGUMENT, "the struct_size of options is");
+    sape2_infer_session_options session_options = SAPE2_INFER_SESSION_OPTIONS_INIT;
+    session_options.struct_size = size;
+    expect_failure(sape2_infer_session_new(opened.model, &session_options, &session),
+                   SAPE2_INFER_BAD_ARGUMENT, "the struct_size of options is");
+    sape2_infer_image image = SAPE2_INFER_IMAGE_INIT;
+    image.struct_size = size;
+    EXPECT_EQ(sape2_images_read(kShip.c_str(), &image), SAPE2_INFER_BAD_ARGUMENT);
+    EXPECT_EQ(std::string(sape2_images_last_error()).find("the struct_size of image is"), 0u);
+    EXPECT_EQ(image.pixels, nullptr);
+  }
+}
+
 TEST(CMistakes, Batches) {
   const Opened opened;
   const std::vector<float> pixels(2 * 3 * 32 * 32);
@@ -102,6 +230,11 @@ TEST(CMistakes, Pictures) {
   const sape2_infer_image good = image_of(bytes, 32, 32);
   expect_failure(sape2_infer_run_images(opened.session, &good, 1, logits, 9),
                  SAPE2_INFER_BAD_ARGUMENT, "room for 9 logits");
+  sape2_infer_image odd[2] = {good, good};
+  odd[0].struct_size += 1;  // the next one would lie where no struct can
+  float more_logits[2 * kClasses];
+  expect_failure(sape2_infer_run_images(opened.session, odd, 2, more_logits, 2 * kClasses),
+                 SAPE2_INFER_BAD_ARGUMENT, "struct_size of images is 49");
   expect_failure(sape2_infer_run_images(opened.session, &good, 0, logits, 9),
                  SAPE2_INFER_BAD_ARGUMENT, "no images");
   expect_failure(sape2_infer_run_images(opened.session, &good, SIZE_MAX, logits, 9),

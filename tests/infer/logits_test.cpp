@@ -51,12 +51,11 @@ TEST(Logits, OfAFormWithoutAKernelAreRefused) {
 }
 
 TEST(Logits, AreThoseOfLibTorchForEveryPoolingAndPrefix) {
-  for (const char* encoding : {"sape2-rel-k", "ape", "cope", "rope2d-mixed", "lape"}) {
+  for (const std::string& encoding : encodings_with_options()) {
     for (const nn::Pooling pooling :
          {nn::Pooling::mean, nn::Pooling::sequence, nn::Pooling::class_token}) {
       for (const std::int64_t registers : {0, 3}) {
-        SCOPED_TRACE(std::string(encoding) + " " + nn::to_string(pooling) + " " +
-                     std::to_string(registers));
+        SCOPED_TRACE(encoding + " " + nn::to_string(pooling) + " " + std::to_string(registers));
         nn::ModelConfig config = small_config(encoding);
         config.vit.pooling = pooling;
         config.vit.registers = registers;
@@ -126,17 +125,19 @@ TEST(Logits, OfBfloat16ArithmeticAreNear) {
 
 TEST(Logits, DoNotDependOnThreadsOrBatches) {
   const SavedModel saved(small_config("sape2-rel-k"));
-  const Model model = Model::open(saved.path);
-  const std::int64_t count = 9, numbers = 3 * 12 * 20;
-  const std::vector<float> pixels = random_numbers(count * numbers, 5);
-  Session alone(model, {.threads = 1});
-  const auto expected = alone.run({pixels.data(), count, 12, 20});
-  for (const int threads : {2, 3, 7}) {
-    Session session(model, {.threads = threads});
-    EXPECT_EQ(session.run({pixels.data(), count, 12, 20}), expected) << threads << " threads";
-    for (std::int64_t image = 0; image < count; ++image) {
-      const auto one = session.run({pixels.data() + image * numbers, 1, 12, 20});
-      EXPECT_TRUE(std::equal(one.begin(), one.end(), expected.begin() + image * 10)) << image;
+  for (const Arithmetic arithmetic : {Arithmetic::float32, Arithmetic::bfloat16}) {
+    const Model model = Model::open(saved.path, {arithmetic});
+    const std::int64_t count = 9, numbers = 3 * 12 * 20;
+    const std::vector<float> pixels = random_numbers(count * numbers, 5);
+    Session alone(model, {.threads = 1});
+    const auto expected = alone.run({pixels.data(), count, 12, 20});
+    for (const int threads : {2, 3, 7}) {
+      Session session(model, {.threads = threads});
+      EXPECT_EQ(session.run({pixels.data(), count, 12, 20}), expected) << threads << " threads";
+      for (std::int64_t image = 0; image < count; ++image) {
+        const auto one = session.run({pixels.data() + image * numbers, 1, 12, 20});
+        EXPECT_TRUE(std::equal(one.begin(), one.end(), expected.begin() + image * 10)) << image;
+      }
     }
   }
 }

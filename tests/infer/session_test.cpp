@@ -62,7 +62,8 @@ TEST(Session, AllocatesNothingAfterTheFirstCallOfASize) {
     SCOPED_TRACE(encoding);
     const SavedModel saved(small_config(encoding));
     for (const int threads : {1, 2}) {
-      Session session(Model::open(saved.path), {.threads = threads});
+      const Arithmetic arithmetic = threads == 1 ? Arithmetic::float32 : Arithmetic::bfloat16;
+      Session session(Model::open(saved.path, {arithmetic}), {.threads = threads});
       const std::vector<float> pixels = random_numbers(4 * 3 * 12 * 20, 1);
       std::vector<float> logits(4 * 10);
       session.run({pixels.data(), 4, 12, 20}, logits);

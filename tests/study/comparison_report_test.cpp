@@ -61,7 +61,7 @@ TEST(Report, TableShowsMeansAndThePapersFigures) {
   EXPECT_EQ(cell(table, 0, "best epoch %"), "82.00 ± 1.41");
   EXPECT_EQ(cell(table, 0, "parameters"), "1,234,567");
   EXPECT_EQ(cell(table, 1, "parameters"), "42");
-  EXPECT_EQ(cell(table, 0, "time a run"), "1.5 min");
+  EXPECT_EQ(cell(table, 0, "time per run"), "1.5 min");
   EXPECT_EQ(cell(table, 0, "peak memory"), "300 MiB");
   EXPECT_EQ(cell(table, 0, "runs"), "2");
   EXPECT_EQ(cell(table, 0, "paper's top-5 %"), "no column paper's top-5 %");
@@ -146,7 +146,7 @@ TEST(Report, WhatIsNoJsonOfAComparisonIsRefused) {
   for (const std::string& text :
        {std::string(), std::string("[]"), whole.substr(0, 900), without_rows.dump(), odd.dump()}) {
     const std::string error =
-        io::test::error_text([&] { comparison_from_json(text, "\"results.json\""); });
+        io::test::error_text([&] { comparison_from_json(text, "results.json"); });
     EXPECT_TRUE(error.starts_with("\"results.json\": this is no results.json")) << error;
   }
 }
@@ -182,7 +182,7 @@ TEST(Verdict, TellsALeadFromChance) {
                                                    {"sape2-rel-k", {87.70, 88.03}}}));
   expect_says(text, "sape2-rel-k has the highest accuracy, 87.87 %.");
   expect_says(text, "ahead of ape (6.36) by that many points");
-  expect_says(text, "From sape2-rel-k[gates=open] (0.04) it cannot be told");
+  expect_says(text, "It cannot be told apart from sape2-rel-k[gates=open] (0.04)");
   EXPECT_EQ(text.find("One run"), std::string::npos) << text;
   EXPECT_EQ(text.find("short"), std::string::npos) << text;
 }
@@ -192,7 +192,7 @@ TEST(Verdict, SeedsThatDifferALotHideALead) {
     return ranking({{"ape", {80 - spread, 80 + spread}}, {"rope2d", {84 - spread, 84 + spread}}});
   };
   expect_says(report_verdict(rows(0.1)), "ahead of ape");
-  expect_says(report_verdict(rows(2)), "From ape (4.00) it cannot be told");
+  expect_says(report_verdict(rows(2)), "It cannot be told apart from ape (4.00)");
 }
 
 // The table ./demo --train makes: what it cannot say matters more than its order.
@@ -203,7 +203,7 @@ TEST(Verdict, FewImagesAndOneShortRunRankNothing) {
   comparison.plan.common.recipe.epochs = 4;
   const std::string text = report_verdict(comparison);
   expect_says(text, "ahead of ape (10.50)");
-  expect_says(text, "From sape2-rel-k (3.40) it cannot be told");
+  expect_says(text, "It cannot be told apart from sape2-rel-k (3.40)");
   expect_says(text, "up to 4.3 points may come from other test images than these 1,000");
   expect_says(text, "One run of each");
   expect_says(text, "This training is short (32,000 images seen by each)");

@@ -18,6 +18,9 @@ struct CpuRecord {
   std::uint32_t leaf7_edx = 0;       ///< AMX
   std::uint32_t leaf7_1_eax = 0;     ///< AVX-512 BF16
   std::uint32_t leaf1d_eax = 0;      ///< the highest tile palette; 0: AMX has no tiles to work with
+  std::uint32_t leaf1d_1_ebx = 0;    ///< palette 1: bytes of a tile's row, number of tiles
+  std::uint32_t leaf1d_1_ecx = 0;    ///< palette 1: rows of a tile
+  std::uint32_t leaf1e_ebx = 0;      ///< the largest tiles that are multiplied
   std::uint64_t xcr0 = 0;            ///< register states that the system saves
   bool kernel_grants_tiles = false;  ///< Linux lets a process ask for AMX's tile registers
 };
@@ -36,12 +39,17 @@ struct CpuFeatures {
   bool avx512_bf16 = false;
   bool amx_announced = false;  ///< CPUID says that tiles exist
   bool amx_usable = false;     ///< and they can be used
+  bool amx_bf16 = false;       ///< eight of 16 rows × 64 bytes, multiplied as bfloat16
 
   /// For people, narrowest first: {"sse4.2", "avx", "avx2", "fma", …}.
   std::vector<std::string> names() const;
 };
 
 CpuFeatures features_of(const CpuRecord& record);
+
+/// Asks the system for AMX's tile registers, once for all threads of the process; false if it does
+/// not give them.
+bool request_tiles();
 
 /// As the maker calls it; empty if the system does not say.
 std::string cpu_model_name();

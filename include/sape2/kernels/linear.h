@@ -71,8 +71,8 @@ struct Rows {
 void linear(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
             const LinearEpilogue& epilogue);
 
-/// Whether this CPU multiplies bfloat16 by itself (AVX-512 BF16), twice as many numbers at a time.
-/// CPUID and the system are asked, and a product is tried.
+/// Whether this CPU multiplies bfloat16 by itself: AVX-512 BF16 takes twice as many numbers at a
+/// time, AMX whole tiles. CPUID and the system are asked, and a product is tried.
 bool has_bfloat16_products();
 
 /// Rows of bfloat16; the stride is even.

@@ -6,10 +6,10 @@
 #include "cli/bench/attention_report.h"
 #include "cli/bench/explain_kernels.h"
 #include "cli/bench/gpu_attention_report.h"
+#include "cli/bench/progress_line.h"
 #include "cli/command.h"
-#include "cli/compute_rate.h"
+#include "cli/info/compute_rate.h"
 #include "cli/program.h"
-#include "cli/progress_line.h"
 #include "cli/threads.h"
 #include "cli/whole_number.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cli/bench/attention_measure.h"
-#include "cli/blas_library.h"
+#include "cli/info/blas_library.h"
 #include "cli/terminal.h"
 
 #include <nlohmann/json_fwd.hpp>

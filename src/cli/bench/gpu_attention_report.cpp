@@ -1,7 +1,7 @@
 #include "cli/bench/gpu_attention_report.h"
 
 #include "cli/bench/attention_report.h"
-#include "cli/cuda_devices.h"
+#include "cli/info/cuda_devices.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -40,7 +40,9 @@ class InferBenchmark : public Command {
     app.add_option("--json", json_, "Write the figures to this file too")->type_name("FILE");
     app.footer(
         "Contestants take turns, so that a noisy moment hits all of them; times are medians.\n"
-        "Weights are random: they do not change the speed.\n\n"
+        "Weights are random: they do not change the speed. Start-up and memory are of a process\n"
+        "of its own that opens the model and classifies one image. The product floor is the time\n"
+        "that the model's matrix products take if the cores do nothing but multiply and add.\n\n"
         "  sape2 bench infer --peers 'python3 bench/infer/peers.py' --json infer.json");
   }
 
@@ -50,9 +52,9 @@ class InferBenchmark : public Command {
     const nn::EncodingSpec encoding = nn::EncodingSpec::parse(encoding_);
     Json report = Json::array();
     for (const InferCase& wanted : cases) {
-      const std::vector<InferRow> rows = measure_inference(wanted, encoding, rounds_, peers_);
-      print(terminal, wanted, rows);
-      report.push_back(json_of(wanted, rows));
+      const InferFigures figures = measure_inference(wanted, encoding, rounds_, peers_);
+      print(terminal, wanted, figures);
+      report.push_back(json_of(wanted, figures));
     }
     if (!json_.empty()) {
       io::AtomicFile file(json_);
@@ -67,8 +69,19 @@ class InferBenchmark : public Command {
     return fmt::format("{:.0f}", 1000 * static_cast<double>(batch) / row.milliseconds.at(batch));
   }
 
-  void print(const Terminal& terminal, const InferCase& wanted,
-             const std::vector<InferRow>& rows) const {
+  static std::string memory_text(const InferRow& row) {
+    if (!row.start_up || !row.start_up->peak_bytes) return "–";
+    return fmt::format("{:.0f} MiB", static_cast<double>(*row.start_up->peak_bytes) / (1 << 20));
+  }
+
+  /// How many times longer than its matrix products the runtime takes.
+  static double over_products(const InferFigures& figures, std::int64_t batch) {
+    return figures.rows.front().milliseconds.at(batch) /
+           (static_cast<double>(batch) * figures.product_milliseconds);
+  }
+
+  void print(const Terminal& terminal, const InferCase& wanted, const InferFigures& figures) const {
+    const std::vector<InferRow>& rows = figures.rows;
     terminal.heading(
         fmt::format("{} with {}, {} threads, float32", wanted.text, encoding_, threads_in_use()));
     std::vector<std::vector<std::string>> table{{"", "one image", "8: images/s", "64: images/s",
@@ -81,19 +94,23 @@ class InferBenchmark : public Command {
                               row.milliseconds.at(batch) / rows.front().milliseconds.at(batch));
       }
       const auto& start = row.start_up;
-      table.push_back(
-          {row.name, fmt::format("{:.3f} ms", row.milliseconds.at(1)), images_per_second(row, 8),
-           images_per_second(row, 64), ratios,
-           start ? fmt::format("{:.1f} ms", start->milliseconds) : "–",
-           start ? fmt::format("{:.0f} MiB", static_cast<double>(start->peak_bytes) / (1 << 20))
-                 : "–",
-           fmt::format("{:.1f} MB", static_cast<double>(row.bytes_on_disk) / 1e6),
-           fmt::format("{:.1e}", row.difference)});
+      table.push_back({row.name, fmt::format("{:.3f} ms", row.milliseconds.at(1)),
+                       images_per_second(row, 8), images_per_second(row, 64), ratios,
+                       start ? fmt::format("{:.1f} ms", start->milliseconds) : "–",
+                       memory_text(row),
+                       fmt::format("{:.1f} MB", static_cast<double>(row.bytes_on_disk) / 1e6),
+                       fmt::format("{:.1e}", row.difference)});
     }
     terminal.table(table);
+    terminal.print(
+        fmt::format("product floor: {:.3f} ms for one image; the runtime takes {:.2f}, {:.2f}, "
+                    "{:.2f} times that\n",
+                    figures.product_milliseconds, over_products(figures, 1),
+                    over_products(figures, 8), over_products(figures, 64)));
   }
 
-  Json json_of(const InferCase& wanted, const std::vector<InferRow>& rows) const {
+  Json json_of(const InferCase& wanted, const InferFigures& figures) const {
+    const std::vector<InferRow>& rows = figures.rows;
     Json contestants = Json::array();
     for (const InferRow& row : rows) {
       Json one{
@@ -104,13 +121,14 @@ class InferBenchmark : public Command {
       }
       if (row.start_up) {
         one["start_ms"] = row.start_up->milliseconds;
-        one["peak_bytes"] = row.start_up->peak_bytes;
+        if (row.start_up->peak_bytes) one["peak_bytes"] = *row.start_up->peak_bytes;
       }
       contestants.push_back(std::move(one));
     }
     return {{"model", wanted.text},
             {"encoding", encoding_},
             {"threads", threads_in_use()},
+            {"product_floor_ms", figures.product_milliseconds},
             {"contestants", contestants}};
   }
 

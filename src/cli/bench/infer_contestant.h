@@ -17,10 +17,10 @@ class ViT;
 
 namespace sape2::cli {
 
-/// What one process does from its start to the first logits.
+/// What a process takes from its start to the logits of one image.
 struct StartUp {
   double milliseconds = 0;
-  std::int64_t peak_bytes = 0;
+  std::optional<std::int64_t> peak_bytes;
 };
 
 /// Something that runs one model, to be timed beside others.

@@ -3,6 +3,7 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/bench/infer_contestant.h"
+#include "cli/bench/process_memory.h"
 #include "cli/bench/stopwatch.h"
 #include "cli/bench/worker_process.h"
 
@@ -29,7 +30,7 @@ double distance(const at::Tensor& logits, const at::Tensor& expected) {
 std::optional<StartUp> start_of(const std::vector<std::string>& command) {
   const FinishedProcess finished = run_to_end(command);
   if (!finished.succeeded) return std::nullopt;
-  return StartUp{finished.milliseconds, finished.peak_bytes};
+  return StartUp{finished.milliseconds, peak_bytes_of(command)};
 }
 
 // Every library that this process has loaded, and its program.
@@ -153,7 +154,7 @@ class Peer final : public InferContestant {
 
   // Once: what it took when it was started.
   std::optional<StartUp> start_up() override {
-    return StartUp{facts_.at("start_ms"), facts_.at("peak_bytes")};
+    return StartUp{facts_.at("start_ms"), facts_.at("peak_bytes").get<std::int64_t>()};
   }
 
  private:

@@ -9,9 +9,10 @@
 #include "sape2/nn/presets.h"
 #include "sape2/nn/vit.h"
 
+#include "cli/bench/product_floor.h"
+#include "cli/bench/progress_line.h"
 #include "cli/bench/worker_process.h"
 #include "cli/limits.h"
-#include "cli/progress_line.h"
 #include "cli/threads.h"
 
 #include <ATen/ATen.h>
@@ -184,24 +185,26 @@ InferCase InferCase::parse(const std::string& text) {
   return result;
 }
 
-std::vector<InferRow> measure_inference(const InferCase& wanted, const nn::EncodingSpec& encoding,
-                                        int rounds, const std::string& peers) {
+InferFigures measure_inference(const InferCase& wanted, const nn::EncodingSpec& encoding,
+                               int rounds, const std::string& peers) {
   const TemporaryFolder folder;
   const InferSubject subject = make_subject(wanted, encoding, folder, !peers.empty());
   auto contestants = make_contestants(subject, peers);
-  std::vector<InferRow> rows;
+  InferFigures figures;
+  std::vector<InferRow>& rows = figures.rows;
   for (const auto& contestant : contestants) {
     rows.push_back(
         {contestant->name(), {}, {}, contestant->bytes_on_disk(), contestant->difference()});
   }
   ProgressLine progress("bench infer " + wanted.text, std::size(kInferBatches) + 1);
+  figures.product_milliseconds = product_milliseconds(wanted.vit, subject.threads);
   for (const std::int64_t batch : kInferBatches) {
     progress.begin(fmt::format("batch {}", batch));
     measure_batch(contestants, batch, rounds, rows);
   }
   progress.begin("start-up");
   measure_start_up(contestants, rounds, rows);
-  return rows;
+  return figures;
 }
 
 }  // namespace sape2::cli

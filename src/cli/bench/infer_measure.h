@@ -32,9 +32,14 @@ struct InferRow {
   double difference = 0;  ///< of its logits from those of the runtime in float32
 };
 
+struct InferFigures {
+  std::vector<InferRow> rows;       ///< the first is the runtime's
+  double product_milliseconds = 0;  ///< of one image, see product_floor.h
+};
+
 /// Contestants take turns, so often each. `peers` is how bench/infer/peers.py is started, empty if
-/// it is not. The first row is the runtime's.
-std::vector<InferRow> measure_inference(const InferCase& wanted, const nn::EncodingSpec& encoding,
-                                        int rounds, const std::string& peers);
+/// it is not.
+InferFigures measure_inference(const InferCase& wanted, const nn::EncodingSpec& encoding,
+                               int rounds, const std::string& peers);
 
 }  // namespace sape2::cli

@@ -5,8 +5,8 @@
 #include "cli/bench/train_measure.h"
 #include "cli/command.h"
 #include "cli/program.h"
-#include "cli/run_options.h"
 #include "cli/terminal.h"
+#include "cli/train/run_options.h"
 #include "cli/whole_number.h"
 
 #include <CLI/CLI.hpp>

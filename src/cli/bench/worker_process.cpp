@@ -3,10 +3,11 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 
+#include "cli/argument_pointers.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,13 +18,6 @@
 
 namespace sape2::cli {
 namespace {
-
-std::vector<char*> pointers_of(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 class FileActions {
  public:
@@ -39,10 +33,10 @@ class FileActions {
     ::posix_spawn_file_actions_addopen(&actions_, descriptor, "/dev/null", O_WRONLY, 0);
   }
 
-  pid_t start(const std::vector<std::string>& command) const {
+  pid_t start(std::vector<std::string> command) const {
     pid_t process = -1;
     const int failed = ::posix_spawnp(&process, command.front().c_str(), &actions_, nullptr,
-                                      pointers_of(command).data(), environ);
+                                      argument_pointers(command).data(), environ);
     if (failed != 0) {
       throw Error("cannot start " + in_quotes(command.front()) + ": " +
                   std::generic_category().message(failed));
@@ -113,12 +107,10 @@ FinishedProcess run_to_end(const std::vector<std::string>& command) {
   const auto begin = std::chrono::steady_clock::now();
   const pid_t process = actions.start(command);
   int status = 0;
-  struct rusage usage {};
-  while (::wait4(process, &status, 0, &usage) < 0 && errno == EINTR) {
+  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-  return {WIFEXITED(status) && WEXITSTATUS(status) == 0, time.count(),
-          std::int64_t{usage.ru_maxrss} << 10};
+  return {WIFEXITED(status) && WEXITSTATUS(status) == 0, time.count()};
 }
 
 }  // namespace sape2::cli

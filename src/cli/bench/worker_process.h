@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,7 +30,6 @@ class WorkerProcess {
 struct FinishedProcess {
   bool succeeded = false;
   double milliseconds = 0;
-  std::int64_t peak_bytes = 0;
 };
 
 /// Runs a program without its output.

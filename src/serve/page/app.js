@@ -308,11 +308,11 @@ function choose(name) {
 
 // ---- models
 
-// Names that differ in their first letters: the encoding first; the name where encodings are alike,
-// without what all names begin with.
+// Names that differ in their first letters: the encoding; the name where encodings are alike, without what
+// all names begin with.
 function labelsOf(models) {
   const alike = new Set(models.map((model) => model.encoding)).size < models.length;
-  if (!alike) return models.map((model) => `${model.encoding} – ${model.name}`);
+  if (!alike) return models.map((model) => model.encoding);
   let common = 0;
   const names = models.map((model) => model.name);
   while (names.every((name) => common < name.length - 1 && name[common] === names[0][common])) common++;

@@ -17,10 +17,11 @@ const longTitles = {
 const perUnit = (rows) =>
   (rows.logit_factor && rows.logit_factor[0] === rows.logit_factor[1] ? rows.logit_factor[0] : null);
 
-// What the ends of a scale mean.
-function endsOf(rows) {
+// What the ends of a scale mean; two long names do not fit below a small map.
+function endsOf(rows, narrow) {
   const per = perUnit(rows);
-  const gains = 'gains attention', loses = 'loses attention';
+  const brief = narrow && rows.kind === 'balanced';
+  const gains = brief ? 'gains' : 'gains attention', loses = brief ? 'loses' : 'loses attention';
   if (rows.kind === 'distance') return ['near', per ? `far: ${per > 0 ? gains : loses}` : 'far'];
   if (rows.kind === 'balanced') return per ? (per > 0 ? [loses, gains] : [gains, loses]) : ['less', 'more'];
   return rows.kind === 'share' ? ['none', 'much attention'] : ['closed', 'open'];
@@ -106,9 +107,8 @@ export class ImageView {
     if (state.lines) paintLines(canvas, this.patches.grid);
     if (read) paintFrame(canvas, this.patches.grid, read, readColour, true);
     if (chosen) paintFrame(canvas, this.patches.grid, chosen, chosenColour);
-    const go = matchMedia('(hover: none)').matches ? 'tap' : 'point at';
-    this.note.textContent = !chosen ? `Now ${go} a patch`
-      : `Patch ${chosen.y},${chosen.x}: ${preview ? 'click to keep it' : `${go} another`}`;
+    this.note.textContent = !chosen ? 'Choose a patch'
+      : `Patch ${chosen.y},${chosen.x}: ${preview ? 'click to keep it' : 'choose another'}`;
     this.opacityText.value = `${state.opacity} %`;
   }
 }
@@ -226,7 +226,7 @@ export class MapView {
       return node;
     }));
     this.ticks.classList.toggle('plain', per === null);
-    const [low, high] = endsOf(rows);
+    const [low, high] = endsOf(rows, narrow);
     this.low.textContent = low;
     this.high.textContent = high;
   }
@@ -275,7 +275,7 @@ export class MapView {
       (effect ? ` → ${factor(perUnit(this.rows) * value)}` : ''));
     const items = [item('Patch', `${read.y},${read.x} (${offsetText(chosen, read)})`)];
     items.push(item(longTitles[state.what], valueText(this.rows, value)));
-    if (effect) items.push(item('adds', effect));
+    if (effect) items.push(item('Adds', effect));
     const { bias, attention, positions } = this.details;
     if (bias) {
       const other = this.at(bias, read), adds = this.effectText(bias, other);

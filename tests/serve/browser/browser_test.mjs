@@ -313,7 +313,7 @@ try {
       await page.goto(shipped.address + '#model2=1');
       await until(async () => (await attribute('what', 1)) === 'bias', 'two maps');
       const names = await page.locator('#model option').allTextContents();
-      assert.deepEqual(names, ['sape2-k+ape – cifar10-sape2-k', 'sape2-rel-k – cifar10-sape2-rel-k']);
+      assert.deepEqual(names, ['sape2-k+ape', 'sape2-rel-k']);
       assert.deepEqual(await page.locator('.view h2').allTextContents(), ['sape2-k+ape', 'sape2-rel-k']);
       assert.match(await words(0).locator('.caption').textContent(), /Far patches gain attention/);
       assert.match(await words(1).locator('.caption').textContent(), /Orange patches gain attention/);

@@ -36,9 +36,9 @@ export function driver(page, folder, steps) {
   }, [y, x]);
   const shot = (name, fullPage = true) => page().screenshot({ path: join(folder, `${name}.png`), fullPage });
 
-  // An SVG's way into a PNG file: a picture with a bright disc, made by the browser itself.
-  async function pictureFile(width, height) {
-    const url = await page().evaluate(([w, h]) => {
+  // A picture with a bright disc, written to a file by the browser itself.
+  async function pictureFile(width, height, type = 'image/png') {
+    const url = await page().evaluate(([w, h, kind]) => {
       const canvas = document.createElement('canvas');
       canvas.width = w;
       canvas.height = h;
@@ -52,8 +52,8 @@ export function driver(page, folder, steps) {
       paint.beginPath();
       paint.arc(w * 0.45, h * 0.55, Math.min(w, h) * 0.28, 0, 7);
       paint.fill();
-      return canvas.toDataURL('image/png');
-    }, [width, height]);
+      return canvas.toDataURL(kind, 0.8);
+    }, [width, height, type]);
     return Buffer.from(url.split(',')[1], 'base64');
   }
 

@@ -54,7 +54,7 @@ const laptop = { viewport: { width: 1366, height: 800 }, colorScheme: 'light' };
 const shown = () => until(async () => (await attribute('patch')) !== null, 'a map');
 // What the page's own back end answers.
 const ask = (path) => page.evaluate(async (asked) => (await import('./backend.js')).backend.ask(asked), path);
-const askNative = async (path) => (await fetch(native.address.replace(/\/$/, '') + path)).json();
+const askNative = async (path, options) => (await fetch(native.address.replace(/\/$/, '') + path, options)).json();
 
 function expectClose(found, expected, tolerance, name) {
   assert.equal(found.length, expected.length, name);
@@ -104,30 +104,63 @@ try {
     }
   });
 
-  await step('a dropped image is classified as the program does it', async () => {
-    const picture = await pictureFile(96, 96), path = join(folder, 'disc.png');
-    writeFileSync(path, picture);
-    await dropFile(picture, 'disc.png', 'image/png');
-    await until(async () => page.url().includes('image=own'), 'the image');
-    await shown();
-    const { predictions } = await ask('/api/inspect?model=0&image=own:0');
-    const expected = JSON.parse(run('predict', first, path, '--json').stdout)[0].predictions;
-    assert.deepEqual(predictions.map((one) => one.class), expected.map((one) => one.class));
-    expectClose(predictions.map((one) => one.probability), expected.map((one) => one.probability), 1e-4, 'predictions');
-    await shot('explorer-dropped', false);
-  });
+  // A JPEG too: the browser's decoder and the program's give the same bytes.
+  const dropped = [['png', 96, 96], ['jpeg', 96, 96], ['jpeg', 131, 83]];
+  for (const [number, [kind, width, height]] of dropped.entries()) {
+    await step(`a dropped ${kind} of ${width}×${height} is classified as the program does it`, async () => {
+      const picture = await pictureFile(width, height, `image/${kind}`), path = join(folder, `disc.${kind}`);
+      writeFileSync(path, picture);
+      await dropFile(picture, `disc.${kind}`, `image/${kind}`);
+      await until(async () => page.url().includes(`image=own%3A${number}`), 'the image');
+      await shown();
+      const { predictions } = await ask(`/api/inspect?model=0&image=own:${number}`);
+      const { image: kept } = await askNative('/api/images', { method: 'POST', body: picture });
+      // `predict` cuts the middle out of an image that is not square; the page and the server show all of it.
+      const expected = width === height ? JSON.parse(run('predict', first, path, '--json').stdout)[0].predictions :
+        (await askNative(`/api/inspect?model=0&image=${kept}`)).predictions;
+      assert.deepEqual(predictions.map((one) => one.class), expected.map((one) => one.class));
+      // Logits, as far as probabilities tell them: up to a constant, here that of the best class.
+      const logits = (list) => list.map((one) => Math.log(one.probability / list[0].probability));
+      const wanted = logits(expected), found = logits(predictions);
+      const off = Math.max(...found.map((logit, i) => Math.abs(logit - wanted[i])));
+      console.log(`    logits differ by ${off.toExponential(1)}`);
+      assert.ok(off <= 1e-4, `a logit is ${off} off`);
+      await shot(`explorer-dropped-${kind}-${width}`, false);
+    });
+  }
 
-  await step('a hover shows the map from that patch at once', async () => {
-    const times = [];
+  // From the pointer's event to the drawn map, by a clock outside the page's own code.
+  async function hoverTimes() {
+    await page.evaluate(() => {
+      const watched = Boolean(window.hovers);
+      window.hovers = [];
+      if (watched) return;
+      let moved = 0;
+      addEventListener('pointermove', (event) => { moved = event.timeStamp; }, { capture: true });
+      new MutationObserver(() => window.hovers.push(performance.now() - moved))
+        .observe(document.querySelector('.view'), { attributeFilter: ['data-patch'] });
+    });
     for (let i = 0; i < 20; i++) {
       const y = (3 * i + 2) % 8, x = (5 * i + 3) % 8;
       await point(y, x);
       await until(async () => (await attribute('patch')) === `${y},${x}`, `the map from ${y},${x}`);
-      times.push(Number(await attribute('milliseconds')));
     }
-    times.sort((a, b) => a - b);
-    console.log(`    a hover on 8×8: ${times[0]} ms at best, ${times[10]} ms in the middle`);
-    assert.ok(times[0] < 50, `a hover took ${times[0]} ms`);  // a few on an idle machine; tests share theirs
+    return (await page.evaluate(() => window.hovers)).sort((a, b) => a - b);
+  }
+
+  await step('a hover shows the map from that patch at once', async () => {
+    await page.locator('#thumbs button').first().click();
+    await until(async () => (await page.evaluate(() => document.body.dataset.grid)) === '8×8', 'an image of 8×8');
+    await shown();
+    // Tests share their machine: one undisturbed round of several is asked for.
+    let middle = Infinity;
+    for (let round = 0; round < 10 && !(middle < 16); round++) {
+      const times = await hoverTimes();
+      assert.ok(times.length >= 20, `${times.length} hovers were seen`);
+      middle = times[Math.floor(times.length / 2)];
+      console.log(`    a hover on 8×8: ${times[0].toFixed(1)} ms at best, ${middle.toFixed(1)} ms in the middle`);
+    }
+    assert.ok(middle < 16, `a hover took ${middle} ms`);
   });
 
   await step('a dropped model stands beside the first', async () => {
@@ -135,11 +168,12 @@ try {
     await until(async () => await page.locator('.view').count() === 2, 'a second map');
     await until(async () => (await attribute('what', 1)) === 'bias', 'its bias');
     assert.deepEqual(await page.locator('#model option').allTextContents(),
-      ['sape2-k+ape – cifar10-sape2-k', 'sape2-rel-k – cifar10-sape2-rel-k']);
+      ['sape2-k+ape', 'sape2-rel-k']);
     assert.match(await words(0).locator('.caption').textContent(), /Far patches gain attention/);
     assert.match(await words(1).locator('.caption').textContent(), /Orange patches gain attention/);
     await page.locator('#thumbs button').nth(3).click();
-    await until(async () => (await attribute('what', 1)) === 'bias', 'another image');
+    await until(async () => page.evaluate(() => document.body.dataset.ready === 'data:3'), 'another image');
+    await until(async () => (await attribute('what', 0)) === 'bias' && (await attribute('what', 1)) === 'bias', 'its maps');
     await shot('explorer-compare', false);
     await page.locator('#what input[value="positions"]').check({ force: true });
     await until(async () => (await attribute('what', 1)) === 'positions', 'positions');
