@@ -134,7 +134,7 @@ TEST(RetrofitCommand, ComparesFromATrainedModel) {
       run_sape2(with(on_shapes("compare"),
                      {"--init", trained().native(), "--encodings",
                       "sape2-k,sape2-k[gain=0,gain-mode=learnable]", "--out", scratch / "twice"})),
-      1, "which is another row");
+      1, "two rows are sape2-k[gain=0,gain-mode=learnable]");
 }
 
 }  // namespace
