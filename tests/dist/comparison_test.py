@@ -8,12 +8,12 @@ from harness import SMALL, Processes, start, start_ranks, wait_for
 
 COMMON = list(SMALL)
 del COMMON[SMALL.index("--encoding"):SMALL.index("--encoding") + 2]
-COMPARE = ["compare", "--encodings", "ape,none", "--seeds", "2", *COMMON, "--epochs", "1", "--log-steps", "5"]
+COMPARE = ["compare", "--threads", "1", "--encodings", "ape,none", "--seeds", "2", *COMMON, "--epochs", "1", "--log-steps", "5"]
 
 
 def figures(folder):
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    return {(row["encoding"], run["seed"]): (run["top1"], run["loss"]) for row in rows for run in row["runs"]}
+    return {(row["encoding"], run["seed"]): (run["top-1"], run["loss"]) for row in rows for run in row["runs"]}
 
 
 class Comparison(Processes):
