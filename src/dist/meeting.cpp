@@ -177,18 +177,31 @@ std::string text_of(const std::vector<uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-Meeting meet(const Place& place, const Patience& patience) {
-  Meeting meeting;
-  meeting.here = place.rank == 0 && !place.store_is_there;
+Meeting meet(Place& place, const Patience& patience) {
   addresses_of(place);  // a name that is not known is the first thing to say
+  c10::intrusive_ptr<c10d::Store> store;
+  Meeting meeting;
+  if (place.store_is_there) {
+    meeting.own_address = await_listener(place, patience);
+    try {
+      store = connect_in_time(place, patience);
+    } catch (const Error&) {
+      place.store_is_there = false;
+      ++place.port;
+    }
+  }
+  if (!store) {
+    meeting.here = place.rank == 0;
+    if (meeting.here) store = serve(place, patience);
+    meeting.own_address = await_listener(place, patience);
+    if (!meeting.here) store = connect_in_time(place, patience);
+  }
   // A restart uses a store that outlived it anew.
   const std::string prefix = "sape2/attempt_" + std::to_string(place.restarts);
-  const auto prefixed = [&](c10::intrusive_ptr<c10d::Store> store) {
-    return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+  const auto prefixed = [&](c10::intrusive_ptr<c10d::Store> whole) {
+    return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(whole));
   };
-  if (meeting.here) meeting.store = prefixed(serve(place, patience));
-  meeting.own_address = await_listener(place, patience);
-  if (!meeting.here) meeting.store = prefixed(connect_in_time(place, patience));
+  meeting.store = prefixed(std::move(store));
   meeting.libraries = prefixed(connect_in_time(place, patience));
   return meeting;
 }

@@ -17,9 +17,11 @@ struct Meeting {
   bool here = false;                          ///< this process keeps it
 };
 
-/// Connects to the store of a place, which rank 0 keeps unless the launcher does. Throws Error with
-/// one sentence where there is none, after at most `patience.join` seconds.
-Meeting meet(const Place& place, const Patience& patience);
+/// Connects to the store of a place, which rank 0 keeps unless the launcher does. A launcher's
+/// store may be that of another LibTorch, whose language ours does not speak: rank 0 then keeps one
+/// at the port behind it, and `place` says so. Throws Error with one sentence where there is none,
+/// after at most `patience.join` seconds.
+Meeting meet(Place& place, const Patience& patience);
 
 /// "host:port" of a place, for people.
 std::string meeting_point(const Place& place);

@@ -174,7 +174,7 @@ std::unique_ptr<Team> Team::join(const Place& place, const Patience& patience, L
   state->loss = loss;
   state->lost.resize(static_cast<std::size_t>(place.size));
   try {
-    state->meeting = meet(place, patience);
+    state->meeting = meet(state->place, patience);
     introduce(*state);
     await_others(*state);
   } catch (const Error&) {

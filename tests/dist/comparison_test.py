@@ -8,7 +8,7 @@ from harness import SMALL, Processes, start, start_ranks, wait_for
 
 COMMON = list(SMALL)
 del COMMON[SMALL.index("--encoding"):SMALL.index("--encoding") + 2]
-COMPARE = ["compare", "--encodings", "ape,none", "--seeds", "2", *COMMON, "--epochs", "1", "--log-steps", "5"]
+COMPARE = ["compare", "--threads", "1", "--encodings", "ape,none", "--seeds", "2", *COMMON, "--epochs", "1", "--log-steps", "5"]
 
 
 def figures(folder):
