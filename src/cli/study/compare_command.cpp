@@ -16,16 +16,14 @@
 #include "cli/train/fitted_encoding.h"
 #include "cli/train/run_options.h"
 #include "cli/whole_number.h"
+#include "io/text_file.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 namespace sape2::cli {
@@ -34,18 +32,8 @@ namespace {
 constexpr long kMostSeeds = 1000;
 constexpr long kMostJobs = 256;
 constexpr long kMostTuneEpochs = 1'000'000;
+constexpr std::uint64_t kLargestResults = std::uint64_t{1} << 30;
 constexpr const char* kEveryGpu = "cuda";  // of --device: whichever is free
-
-std::string read_text(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    throw Error("cannot read " + in_quotes(path) + ": " +
-                (errno == 0 ? "it is empty" : std::generic_category().message(errno)));
-  }
-  return std::move(text).str();
-}
 
 // A results.json, or the folder of a comparison.
 study::NamedComparison read_results(const std::string& path) {
@@ -53,7 +41,7 @@ study::NamedComparison read_results(const std::string& path) {
   const std::string file = std::filesystem::is_directory(path, error)
                                ? (std::filesystem::path(path) / "results.json").native()
                                : path;
-  return {file, study::comparison_from_json(read_text(file), in_quotes(file))};
+  return {file, study::comparison_from_json(io::read_text_file(file, kLargestResults), file)};
 }
 
 void make_out_folder(const std::string& folder) {
