@@ -89,7 +89,7 @@ void move_into(const fs::path& folder, const fs::path& file) {
 FolderInUse::FolderInUse(const fs::path& folder)
     : Error("another process is training in " + in_quotes(folder) + "; wait for it, or end it") {}
 
-RunFolder::RunFolder(fs::path path, RunConfig config, io::FolderLock lock)
+RunFolder::RunFolder(fs::path path, RunConfig config, std::optional<io::FolderLock> lock)
     : path_(std::move(path)), config_(std::move(config)), lock_(std::move(lock)) {}
 
 RunFolder RunFolder::create(const fs::path& path, const RunConfig& config) {
@@ -112,6 +112,10 @@ RunFolder RunFolder::open_or_create(const fs::path& path, const RunConfig& confi
   auto lock = lock_folder(path);
   return fs::exists(path / kConfigName) ? go_on(path, std::move(lock))
                                         : begin(path, config, std::move(lock));
+}
+
+RunFolder RunFolder::kept_elsewhere(const RunConfig& config) {
+  return {fs::path(), config, std::nullopt};
 }
 
 RunConfig RunFolder::read_config(const fs::path& path) {
