@@ -12,6 +12,7 @@ if(NOT SAPE2_RUNTIME_ONLY)
   find_package(OpenSSL REQUIRED COMPONENTS Crypto)
   find_package(OpenMP)
   include(Sape2Torch)
+  include(Distributed)
 endif()
 if(SAPE2_CUDA AND NOT TARGET torch_cuda)
   message(FATAL_ERROR "SAPE2_CUDA is on, but the LibTorch in ${TORCH_INSTALL_PREFIX} has no CUDA; "

@@ -32,7 +32,7 @@ _sape2() {
     [[ $word == -* ]] || { command=$word; break; }
   done
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    [[ $command == bench && ( $word == attention || $word == infer || $word == train ) ]] && benchmark=$word
+    [[ $command == bench && ( $word == attention || $word == exchange || $word == infer || $word == train ) ]] && benchmark=$word
   done
   case $before in
     --encoding | --encodings | --baseline) words=$(_sape2_offers "$program" Encodings) ;;
@@ -57,7 +57,7 @@ _sape2() {
       elif [[ $current == -* ]]; then
         words=$(_sape2_options "$program" "$command" $benchmark)
       elif [[ $command == bench && -z $benchmark ]]; then
-        words="attention infer train"
+        words="attention exchange infer train"
       elif [[ $command == data ]]; then
         words="list get info cifar10 cifar100 fashion-mnist oxford-pets shapes"
       fi

@@ -53,7 +53,8 @@ void check_struct(const Struct* given, const char* name, std::size_t least = siz
   constexpr std::size_t kMost = std::size_t{1} << 16;
   check_given(given, name);
   const std::size_t size = given->struct_size;
-  if (size < least || size > kMost) {
+  // In an array they lie one behind the other.
+  if (size < least || size > kMost || size % alignof(Struct) != 0) {
     throw Failure(SAPE2_INFER_BAD_ARGUMENT,
                   std::string("the struct_size of ") + name + " is " + std::to_string(size) +
                       ", expected " + std::to_string(least) +

@@ -23,6 +23,8 @@ class Command {
   virtual std::string summary() const = 0;
   /// Declares the command's arguments and options; the variables they fill are its members.
   virtual void declare(CLI::App& app) = 0;
+  /// Whether arguments that it did not declare are for somebody else.
+  virtual bool passes_arguments_on() const { return false; }
   /// Does the work once arguments are read. Throws Error with one sentence for a user's mistake;
   /// returns the exit code.
   virtual int run(Terminal& terminal) = 0;

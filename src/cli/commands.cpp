@@ -10,6 +10,7 @@
   COMMAND(convert)              \
   COMMAND(export)               \
   COMMAND(compare)              \
+  COMMAND(launch)               \
   COMMAND(probe)                \
   COMMAND(explain)              \
   COMMAND(serve)                \

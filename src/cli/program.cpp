@@ -4,6 +4,7 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/base/nearest_name.h"
+#include "sape2/dist/team.h"
 #include "sape2/train/run_config.h"
 #include "sape2/version.h"
 
@@ -15,8 +16,10 @@
 #include <CLI/CLI.hpp>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <set>
@@ -82,6 +85,7 @@ Program::Program() {
       ->type_name("N");
   // Options of the program may stand after the command; what is left over is reported below.
   app_.fallthrough();
+  app_.require_subcommand(0, 1);  // the name of another command is then an argument of the first
   app_.allow_extras();
   app_.footer(
       "Start with `sape2 info` (this machine, all encodings) and `sape2 predict MODEL IMAGE`;\n"
@@ -132,19 +136,24 @@ int Program::run(int count, char** arguments) {
     throw UsageError(error.what());
   }
   const auto chosen = app_.get_subcommands();
-  refuse_unknown(chosen.empty() ? nullptr : chosen.front());
-  for (const auto& command : commands_) {
-    if (command->name() == chosen.front()->get_name()) return run_command(*command);
+  const auto command = std::ranges::find_if(commands_, [&](const auto& one) {
+    return !chosen.empty() && one->name() == chosen.front()->get_name();
+  });
+  const bool known = command != commands_.end();
+  if (!known || !(*command)->passes_arguments_on()) {
+    refuse_unknown(chosen.empty() ? nullptr : chosen.front());
   }
+  if (known) return run_command(**command);
   return kExitUsage;
 }
 
 }  // namespace
 }  // namespace sape2::cli
 
-extern "C" int sape2_run_program(int count, char** arguments) {
-  using namespace sape2;
-  using namespace sape2::cli;
+namespace sape2::cli {
+namespace {
+
+int run_program(int count, char** arguments) {
   try {
     return Program().run(count, arguments);
   } catch (const UsageError& error) {
@@ -161,4 +170,14 @@ extern "C" int sape2_run_program(int count, char** arguments) {
   } catch (const std::exception& error) {
     return report(error.what(), kExitFailure);
   }
+}
+
+}  // namespace
+}  // namespace sape2::cli
+
+extern "C" int sape2_run_program(int count, char** arguments) {
+  const int exit_code = sape2::cli::run_program(count, arguments);
+  if (!sape2::dist::must_end_at_once()) return exit_code;
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
 }

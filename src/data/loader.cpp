@@ -3,6 +3,7 @@
 #include "sape2/base/error.h"
 #include "sape2/data/random.h"
 
+#include "data/augment/draws.h"
 #include "data/augment/plan.h"
 
 #include <ATen/ATen.h>
@@ -72,6 +73,13 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   if (options.repeats < 1) {
     throw Error(fmt::format("repeated augmentation is {}, expected at least 1", options.repeats));
   }
+  const BatchPart& part = options.part;
+  if (part.index < 0 || part.index >= part.count || part.count > options.batch_size) {
+    throw Error(
+        fmt::format("a batch of {} images cannot be shared out over {} processes: each "
+                    "needs at least one; use a larger batch or fewer processes",
+                    options.batch_size, part.count));
+  }
   if (options.prefetch < 0 || options.prefetch > 64) {
     throw Error(fmt::format("{} batches are to be made ahead, expected 0 … 64", options.prefetch));
   }
@@ -137,17 +145,23 @@ struct Loader::State {
              const std::vector<std::int64_t>& in_order) const {
     const std::int64_t first = step * options.batch_size;
     const std::int64_t size = std::min(options.batch_size, epoch_images() - first);
+    const std::int64_t begin = options.part.begin(size), end = options.part.end(size);
+    BatchKey key{options.seed, static_cast<std::uint64_t>(of_epoch),
+                 static_cast<std::uint64_t>(first)};
     Batch batch;
+    const auto places = places_of_part(begin, end, size, options.augment.mix, key);
+    if (options.part.count > 1) {
+      key.places = places;
+      key.batch = size;
+    }
     std::vector<std::int64_t> sources;
-    for (std::int64_t i = 0; i < size; ++i) {
-      sources.push_back(in_order[static_cast<std::size_t>((first + i) / options.repeats)]);
+    for (const std::int64_t place : places) {
+      sources.push_back(in_order[static_cast<std::size_t>((first + place) / options.repeats)]);
     }
     batch.indices = at::tensor(sources, at::kLong);
     const bool on_cpu = options.device.is_cpu();
     const at::Tensor chosen = (on_cpu ? batch.indices : batch.indices.pin_memory())
                                   .to(options.device, /*non_blocking=*/true);
-    const BatchKey key{options.seed, static_cast<std::uint64_t>(of_epoch),
-                       static_cast<std::uint64_t>(first)};
     if (dataset.target() == Target::masks) {
       MaskedBatch masked = augment_with_masks(dataset.images.index_select(0, chosen),
                                               dataset.masks.index_select(0, chosen),
@@ -165,12 +179,21 @@ struct Loader::State {
                                                 dataset.normalisation, options.augment));
       batch.images = std::move(made.images);
       batch.targets = std::move(made.targets);
-      return batch;
+      return without_partners(std::move(batch), end - begin);
     }
     MixedBatch mixed = augment(dataset.images.index_select(0, chosen), batch.labels,
                                dataset.classes(), dataset.normalisation, options.augment, key);
     batch.images = std::move(mixed.images);
     batch.targets = std::move(mixed.targets);
+    return without_partners(std::move(batch), end - begin);
+  }
+
+  // Images behind the part's own were made for mixing only.
+  static Batch without_partners(Batch batch, std::int64_t own) {
+    if (batch.images.size(0) == own) return batch;
+    for (at::Tensor* tensor : {&batch.images, &batch.targets, &batch.labels, &batch.indices}) {
+      *tensor = tensor->narrow(0, 0, own);
+    }
     return batch;
   }
 

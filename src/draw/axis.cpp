@@ -19,6 +19,11 @@ double round_step(double width, int count) {
   return 10 * power;
 }
 
+// Whether steps would be lost in the rounding of numbers of this size, and lead nowhere.
+bool is_too_narrow(double low, double high) {
+  return high - low < 1e-9 * std::max(std::abs(low), std::abs(high));
+}
+
 }  // namespace
 
 std::vector<double> Axis::ticks() const {
@@ -33,7 +38,11 @@ std::vector<double> Axis::ticks() const {
 Axis tight_axis(double least, double most, int count, double least_step) {
   Axis axis{least, most};
   if (!(least <= most)) axis = {0, 1};
-  if (axis.high - axis.low < 1e-9) axis = {axis.low - 0.5, axis.high + 0.5};
+  const double size = std::max(std::abs(axis.low), std::abs(axis.high));
+  if (axis.high - axis.low < 1e-9 || is_too_narrow(axis.low, axis.high)) {
+    const double half = std::max(0.5, 1e-3 * size);
+    axis = {axis.low - half, axis.high + half};
+  }
   axis.step = std::max(least_step, round_step(axis.high - axis.low, count));
   return axis;
 }
@@ -46,7 +55,7 @@ Axis rounded_axis(double least, double most, int count) {
 }
 
 std::vector<double> round_ticks(double low, double high, int count) {
-  if (!(high > low) || !std::isfinite(high - low)) return {low};
+  if (!(high > low) || !std::isfinite(high - low) || is_too_narrow(low, high)) return {low};
   return Axis{low, high, round_step(high - low, count)}.ticks();
 }
 

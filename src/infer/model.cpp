@@ -5,7 +5,7 @@
 namespace sape2::infer {
 
 Model Model::open(const std::filesystem::path& path, const ModelOptions& options) {
-  return Model(std::make_shared<const Network>(io::SafetensorsFile::map(path), options));
+  return Model(std::make_shared<const Network>(io::SafetensorsFile::open(path), options));
 }
 
 Model Model::from_memory(std::span<const std::byte> file, std::string_view name,

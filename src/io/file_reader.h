@@ -9,8 +9,7 @@ namespace sape2::io {
 
 /// Reads a regular file into memory of ours. Not mapped: a mapping of a file that somebody shortens
 /// ends the process (SIGBUS), and one that somebody changes is no longer what was checked. Reading
-/// costs one copy of pages that are looked at whole anyway. (FileMapping is for those who look at
-/// them once and start quickly.)
+/// costs one copy of pages that are looked at whole anyway.
 class FileReader {
  public:
   explicit FileReader(const std::filesystem::path& path);
@@ -20,9 +19,6 @@ class FileReader {
 
   /// Bytes of the file when it was opened.
   std::uint64_t size() const { return size_; }
-
-  /// As long as this object lives.
-  int descriptor() const { return descriptor_; }
 
   /// Fills `target` from a place in the file; a file that has become shorter is an Error.
   void read(std::uint64_t begin, std::span<std::byte> target) const;

@@ -2,7 +2,6 @@
 #include "sape2/base/in_quotes.h"
 #include "sape2/io/safetensors.h"
 
-#include "io/file_mapping.h"
 #include "io/file_reader.h"
 #include "io/safetensors_header.h"
 #include "io/shape_text.h"
@@ -176,14 +175,6 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, bool wi
 void SafetensorsFile::index_tensors() {
   const auto& tensors = content_.tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i) index_.emplace(tensors[i].name, i);
-}
-
-SafetensorsFile SafetensorsFile::map(const std::filesystem::path& path) {
-  const auto mapping = std::make_shared<const FileMapping>(path);
-  if (mapping->bytes().empty()) return open(path);
-  SafetensorsFile file = view(mapping->bytes(), path.native());
-  file.memory_ = mapping;
-  return file;
 }
 
 SafetensorsFile SafetensorsFile::view(std::span<const std::byte> bytes, std::string_view name) {

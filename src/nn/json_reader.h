@@ -61,6 +61,18 @@ class JsonReader {
     return value.get<double>();
   }
 
+  double number_between(const std::string& key, double least, double most, const char* expected) {
+    const double value = number(key);
+    if (!(value >= least && value <= most)) wrong(key, at(key), expected);
+    return value;
+  }
+
+  bool flag(const std::string& key) {
+    const Json& value = at(key);
+    if (!value.is_boolean()) wrong(key, value, "true or false");
+    return value.get<bool>();
+  }
+
   std::optional<double> number_or_null(const std::string& key) {
     return at(key).is_null() ? std::nullopt : std::optional(number(key));
   }

@@ -55,7 +55,7 @@ std::unique_ptr<nn::LayerEncoding> layer_of(const std::string& encoding, at::Int
 }
 
 nn::ForwardPass pass_over(int64_t rows, int64_t cols, at::IntArrayRef shape) {
-  return {.grid = {rows, cols, shape[4]}};
+  return {.grid = {rows, cols, shape_of(shape).prefix}};
 }
 
 Tensor encoded_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::string encoding,
@@ -87,6 +87,11 @@ std::tuple<std::vector<Tensor>, bool> encoded_rows(const Tensor& q, const Tensor
 /// Row and column of a patch of the subject and of one of the background, by patches [rows·cols,
 /// D].
 std::vector<int64_t> chosen_patches(const Tensor& patches, int64_t rows, int64_t cols) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  TORCH_CHECK_VALUE(rows > 0 && cols > 0 && rows <= kMost && cols <= kMost && patches.dim() == 2 &&
+                        patches.size(0) == rows * cols && patches.size(1) > 0,
+                    "patches are ", patches.sizes(), ", expected [", rows, "·", cols,
+                    ", numbers of each], with at least one of everything");
   const Tensor plain = patches.to(at::kCPU, at::kFloat).contiguous();
   const std::span values(plain.data_ptr<float>(), static_cast<size_t>(plain.numel()));
   const auto [subject, background] = explain::choose_patches(values, {rows, cols, 0});

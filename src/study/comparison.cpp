@@ -8,10 +8,12 @@
 #include "sape2/train/device.h"
 
 #include "study/run_queue.h"
+#include "study/team_queue.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace sape2::study {
 namespace fs = std::filesystem;
@@ -49,11 +51,12 @@ void make_folder(const fs::path& folder) {
 class Session {
  public:
   Session(const ComparisonPlan& plan, const data::Dataset& training, fs::path folder,
-          ComparisonObserver& observer, const train::StopRequested& stop)
+          ComparisonObserver& observer, const train::StopRequested& stop, dist::Team* team)
       : plan_(plan),
         folder_(std::move(folder)),
         images_(training),
-        queue_(images_, observer, stop, plan.restart) {}
+        team_(team == nullptr ? nullptr : std::make_unique<TeamQueue>(*team)),
+        queue_(images_, observer, stop, plan.restart, team_.get()) {}
 
   Comparison run();
 
@@ -71,6 +74,7 @@ class Session {
   const ComparisonPlan& plan_;
   fs::path folder_;
   RunImages images_;
+  std::unique_ptr<TeamQueue> team_;
   RunQueue queue_;
   std::vector<std::int64_t> parameters_;  // of each row
 };
@@ -195,8 +199,8 @@ std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::int64_t count) {
 
 Comparison run_comparison(const ComparisonPlan& plan, const data::Dataset& training,
                           const fs::path& folder, ComparisonObserver& observer,
-                          const train::StopRequested& stop) {
-  return Session(plan, training, folder, observer, stop).run();
+                          const train::StopRequested& stop, dist::Team* team) {
+  return Session(plan, training, folder, observer, stop, team).run();
 }
 
 }  // namespace sape2::study

@@ -4,6 +4,7 @@
 #include "sape2/base/in_quotes.h"
 
 #include "study/peak_memory.h"
+#include "study/team_queue.h"
 
 #include <fmt/format.h>
 
@@ -118,7 +119,19 @@ std::optional<RunOutcome> RunQueue::train(const QueuedRun& run,
     outcome.failure = reason_of(error);
   }
   write_outcome(run.folder / kResultName, outcome, train::fingerprint(run.config));
+  if (team_ != nullptr) team_->publish(run);
   return outcome;
+}
+
+std::optional<RunOutcome> RunQueue::known_outcome(const QueuedRun& run) const {
+  auto outcome = run.outcome();
+  if (team_ == nullptr) return outcome;
+  if (outcome) {
+    team_->publish(run);
+    return outcome;
+  }
+  team_->fetch(run);
+  return run.outcome();
 }
 
 bool RunQueue::run(const std::vector<QueuedRun>& runs, const Ended& ended) {
@@ -131,7 +144,7 @@ bool RunQueue::run(const std::vector<QueuedRun>& runs, const Ended& ended) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       if (done[i]) continue;
       const QueuedRun& run = runs[i];
-      auto outcome = run.outcome();
+      auto outcome = known_outcome(run);
       const bool had_result = outcome.has_value();
       const auto begins = [&] {
         observer_.run_begins(run.what, static_cast<std::int64_t>(i) + 1, total, had_result);
@@ -140,6 +153,10 @@ bool RunQueue::run(const std::vector<QueuedRun>& runs, const Ended& ended) {
         begins();
       } else {
         if (stopped()) return false;
+        if (team_ != nullptr && !team_->claim(run)) {
+          ++elsewhere;
+          continue;
+        }
         try {
           outcome = train(run, begins);
         } catch (const train::FolderInUse&) {

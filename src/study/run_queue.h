@@ -13,6 +13,8 @@
 
 namespace sape2::study {
 
+class TeamQueue;
+
 /// A run that has its place in a comparison's folder.
 struct QueuedRun {
   std::string what;  ///< its name for people
@@ -25,12 +27,12 @@ struct QueuedRun {
 
 /// Brings runs to their end, together with other processes that do the same: the lock of a run's
 /// folder tells who trains it, result.json that it has ended, and checkpoints where to go on. There
-/// is nothing else to lose.
+/// is nothing else to lose. Processes of a team that see different disks have a TeamQueue besides.
 class RunQueue {
  public:
   RunQueue(RunImages& images, ComparisonObserver& observer, const train::StopRequested& stop,
-           bool restart)
-      : images_(images), observer_(observer), stop_(stop), restart_(restart) {}
+           bool restart, TeamQueue* team = nullptr)
+      : images_(images), observer_(observer), stop_(stop), restart_(restart), team_(team) {}
 
   /// Called when one more run has ended, here or elsewhere.
   using Ended = std::function<void()>;
@@ -44,12 +46,14 @@ class RunQueue {
   void check_folders(const std::vector<QueuedRun>& runs) const;
   void restart_failed(const std::vector<QueuedRun>& runs) const;
   std::optional<RunOutcome> train(const QueuedRun& run, const std::function<void()>& begins) const;
+  std::optional<RunOutcome> known_outcome(const QueuedRun& run) const;
   bool stopped() const { return stop_ && stop_(); }
 
   RunImages& images_;
   ComparisonObserver& observer_;
   const train::StopRequested& stop_;
   bool restart_;
+  TeamQueue* team_;
 };
 
 }  // namespace sape2::study

@@ -1,14 +1,18 @@
 #include "study/run_result_file.h"
 
+#include "sape2/base/error.h"
 #include "sape2/io/atomic_file.h"
 
-#include <nlohmann/json.hpp>
-
-#include <fstream>
+#include "io/text_file.h"
+#include "nn/json_reader.h"
 
 namespace sape2::study {
 
-using Json = nlohmann::ordered_json;
+using nn::Json;
+
+namespace {
+constexpr std::uint64_t kLargestOutcome = 1 << 20;
+}
 
 void write_outcome(const std::filesystem::path& file, const RunOutcome& outcome,
                    const std::string& fingerprint) {
@@ -33,33 +37,35 @@ void write_outcome(const std::filesystem::path& file, const RunOutcome& outcome,
 
 std::optional<RunOutcome> read_outcome(const std::filesystem::path& file,
                                        const std::string& fingerprint) {
-  std::ifstream stream(file);
-  if (!stream) return std::nullopt;
-  const Json json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
   try {
-    if (json.at("fingerprint").get<std::string>() != fingerprint) return std::nullopt;
-    RunOutcome outcome{.result = {.seed = json.at("seed")}};
+    const Json json = nn::parse_json(io::read_text_file(file, kLargestOutcome), "it");
+    nn::JsonReader read(json, "it");
+    if (read.text("fingerprint") != fingerprint) return std::nullopt;
+    RunOutcome outcome{.result = {.seed = read.natural("seed")}};
     if (json.contains("failure")) {
-      outcome.failure = json.at("failure");
+      outcome.failure = read.text("failure");
       return outcome;
     }
+    const auto share = [&](const char* key) { return read.number_between(key, 0, 1, "a share"); };
     RunResult& result = outcome.result;
-    result.loss = json.at("loss");
+    result.loss = read.number("loss");
     if (json.contains("figures")) {
-      for (const auto& [key, value] : json.at("figures").items()) {
-        result.figures.push_back({key, value.get<double>()});
+      const Json& figures = read.at("figures");
+      nn::JsonReader each(figures, "its figures");
+      for (const auto& item : figures.items()) {
+        result.figures.push_back({item.key(), each.number_between(item.key(), 0, 1, "a share")});
       }
-      result.best = json.at("best");
+      result.best = share("best");
     } else {  // of versions that knew classifiers alone
-      result.figures = {{"top1", json.at("top1")}, {"top5", json.at("top5")}};
-      result.best = json.at("best_top1");
+      result.figures = {{"top1", share("top1")}, {"top5", share("top5")}};
+      result.best = share("best_top1");
     }
-    result.seconds = json.at("seconds");
-    result.images_per_second = json.at("images_per_second");
-    result.peak_bytes = json.at("peak_bytes");
+    result.seconds = read.number("seconds");
+    result.images_per_second = read.number("images_per_second");
+    result.peak_bytes = read.integer("peak_bytes");
     return outcome;
-  } catch (const Json::exception&) {
-    return std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;  // the run itself has what it says
   }
 }
 

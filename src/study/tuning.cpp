@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostHeldOut = 5000;
 constexpr std::int64_t kHeldOutShare = 10;  // one of so many, at most
+constexpr std::size_t kMostSettings = 1000;
 
 // What would change the images, the length or the outcome of the trials themselves is no setting.
 constexpr std::array kNotTuned{"epochs", "evaluate_epochs", "checkpoint_steps", "log_steps"};
@@ -90,6 +91,12 @@ train::RunConfig with_settings(train::RunConfig config, const Settings& settings
 std::vector<Settings> TuningPlan::grid() const {
   std::vector<Settings> grid{{}};
   for (const TuningAxis& axis : axes) {
+    if (axis.values.empty()) throw Error("the tuning has no value for " + axis.key);
+    if (grid.size() * axis.values.size() > kMostSettings) {
+      throw Error(fmt::format(
+          "the tuning has more than {} combinations of values for every encoding; try fewer",
+          kMostSettings));
+    }
     std::vector<Settings> longer;
     for (const Settings& begun : grid) {
       for (const train::RecipeValue& value : axis.values) {

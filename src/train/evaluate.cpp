@@ -4,12 +4,14 @@
 #include "sape2/base/in_quotes.h"
 #include "sape2/data/augment.h"
 #include "sape2/data/dataset.h"
+#include "sape2/dist/group.h"
 #include "sape2/nn/vit.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace sape2::train {
 namespace {
@@ -33,6 +35,12 @@ struct Counts {
     confusion = at::zeros({classes * classes}, whole);
   }
 
+  // Over all processes, some of which may have had no image.
+  void add_up(dist::Group& group, int64_t classes) {
+    if (!loss.defined()) begin(classes, group.device());
+    for (const at::Tensor* sum : {&loss, &hits, &broken, &confusion}) group.sum(*sum);
+  }
+
   void add(const at::Tensor& logits, const at::Tensor& true_classes, int64_t classes) {
     if (!loss.defined()) begin(classes, logits.device());
     const at::Tensor labels = true_classes.to(logits.device());
@@ -45,6 +53,12 @@ struct Counts {
     confusion += at::bincount(labels * classes + top.select(1, 0), {}, classes * classes);
   }
 };
+
+// From, and up to.
+std::pair<int64_t, int64_t> own_images(int64_t images, const dist::Group* group) {
+  if (group == nullptr) return {0, images};
+  return {images * group->rank() / group->size(), images * (group->rank() + 1) / group->size()};
+}
 
 }  // namespace
 
@@ -95,11 +109,13 @@ Evaluation evaluate(const nn::ModelConfig& config, const Classifier& classify,
   const at::NoGradGuard no_grad;
   const int64_t batch = options.batch_size > 0 ? options.batch_size : kCpuBatch;
   Counts counts;
-  for (int64_t begin = 0; begin < images; begin += batch) {
-    const int64_t count = std::min(batch, images - begin);
+  const auto [first, end] = own_images(images, options.group);
+  for (int64_t begin = first; begin < end; begin += batch) {
+    const int64_t count = std::min(batch, end - begin);
     counts.add(classify(dataset.images.narrow(0, begin, count)),
                dataset.labels.narrow(0, begin, count), classes);
   }
+  if (options.group != nullptr) counts.add_up(*options.group, classes);
   if (const auto count = counts.broken.item<int64_t>(); count > 0) {
     throw NotFinite(
         fmt::format("the model's output is not a finite number for {} of the {} images of {}, so "

@@ -67,8 +67,14 @@ void FlatParameters::forget_gradients() {
 }
 
 void FlatParameters::collect_gradients() {
+  collect_gradients(0, static_cast<int64_t>(slots_.size()));
+  all_collected();
+}
+
+void FlatParameters::collect_gradients(int64_t first, int64_t end) {
   std::vector<ops::GradientPiece> pieces;
-  for (Slot& slot : slots_) {
+  for (int64_t i = first; i < end; ++i) {
+    Slot& slot = slots_[static_cast<std::size_t>(i)];
     at::Tensor& gradient = slot.parameter.mutable_grad();
     if (gradient.defined()) {
       pieces.push_back({gradient, slot.offset});
@@ -79,7 +85,6 @@ void FlatParameters::collect_gradients() {
     gradient = at::Tensor();
   }
   ops::gather_gradients(pieces, gradients_, collected_);
-  collected_ = true;
 }
 
 void FlatParameters::publish_weights() {

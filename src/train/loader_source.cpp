@@ -18,6 +18,11 @@ data::Policy policy_of(const Recipe& recipe) {
   return recipe.rand_augment_operations > 0 ? data::Policy::rand_augment : data::Policy::none;
 }
 
+data::LoaderOptions in_part(data::LoaderOptions options, data::BatchPart part) {
+  options.part = part;
+  return options;
+}
+
 }  // namespace
 
 data::LoaderOptions loader_options(const Recipe& recipe, uint64_t seed, int64_t images,
@@ -45,10 +50,12 @@ data::LoaderOptions loader_options(const Recipe& recipe, uint64_t seed, int64_t 
   return options;
 }
 
-LoaderSource::LoaderSource(data::Dataset images, const RunConfig& config)
+LoaderSource::LoaderSource(data::Dataset images, const RunConfig& config, data::BatchPart part)
     : images_per_step_(std::min(config.recipe.batch_size, images.size())),
-      loader_(images, loader_options(config.recipe, config.seed, images.size(),
-                                     device_named(config.device))) {}
+      part_(part),
+      loader_(images, in_part(loader_options(config.recipe, config.seed, images.size(),
+                                             device_named(config.device)),
+                              part)) {}
 
 Batch LoaderSource::batch(int64_t epoch, int64_t step) {
   if (epoch != epoch_ || step != next_step_) loader_.start(epoch, step);
@@ -56,7 +63,10 @@ Batch LoaderSource::batch(int64_t epoch, int64_t step) {
   if (!batch) throw Error(fmt::format("there is no step {} in an epoch", step));
   epoch_ = epoch;
   next_step_ = step + 1;
-  return {std::move(batch->images), std::move(batch->targets)};
+  return {.images = std::move(batch->images),
+          .targets = std::move(batch->targets),
+          .begin = part_.begin(images_per_step_),
+          .whole = images_per_step_};
 }
 
 }  // namespace sape2::train

@@ -2,12 +2,16 @@
 
 #include "sape2/base/error.h"
 #include "sape2/data/random.h"
+#include "sape2/dist/group.h"
+#include "sape2/io/crc32c.h"
 #include "sape2/train/loader_source.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <span>
 
 namespace sape2::train {
 namespace fs = std::filesystem;
@@ -85,6 +89,29 @@ RunData hold_out(const data::Dataset& train, int64_t images) {
   return {.train = part(images, train.size() - images), .test = part(0, images)};
 }
 
+std::string to_json_of_all(const RunConfig& config, const RunData& data) {
+  auto json = nlohmann::ordered_json::parse(to_json(config));
+  json.erase("device");
+  json.erase("threads");
+  // The same images may lie elsewhere on another machine.
+  json["data"].erase("root");
+  if (data::folder_of_name(config.data.name)) json["data"].erase("name");
+  const auto digest = [](const data::Dataset& images) {
+    const at::Tensor labels = (images.labels.defined() ? images.labels : images.masks).contiguous();
+    const at::Tensor some = images.images.slice(0, 0, images.size(), 1 + images.size() / 64);
+    const at::Tensor pixels = some.contiguous();
+    const auto bytes = [](const at::Tensor& tensor) {
+      return std::span(static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes());
+    };
+    return io::crc32c(bytes(pixels), io::crc32c(bytes(labels)));
+  };
+  json["images"] = {{"training", data.train.size()},
+                    {"test", data.test.size()},
+                    {"checksum of training images", digest(data.train)},
+                    {"checksum of test images", digest(data.test)}};
+  return json.dump();
+}
+
 void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe) {
   model.vit.classes = dataset.classes();
   model.vit.channels = dataset.channels();
@@ -102,9 +129,12 @@ void fit_to(nn::ModelConfig& model, const Recipe& recipe) {
   model.vit.mlp_dropout = recipe.dropout;
 }
 
-RunSummary train_in(RunFolder folder, RunData data, Observer& observer, const StopRequested& stop) {
-  LoaderSource source(std::move(data.train), folder.config());
-  return Trainer(std::move(folder), source, data.test, observer).run(stop);
+RunSummary train_in(RunFolder folder, RunData data, Observer& observer, const StopRequested& stop,
+                    dist::Group* group) {
+  const data::BatchPart part =
+      group == nullptr ? data::BatchPart{} : data::BatchPart{group->rank(), group->size()};
+  LoaderSource source(std::move(data.train), folder.config(), part);
+  return Trainer(std::move(folder), source, data.test, observer, group).run(stop);
 }
 
 }  // namespace sape2::train

@@ -4,12 +4,12 @@
 #include "sape2/base/in_quotes.h"
 #include "sape2/io/atomic_file.h"
 
+#include "io/text_file.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 namespace sape2::train {
@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kCheckpointsKept = 2;
 constexpr std::string_view kConfigName = "config.json";
+constexpr std::uint64_t kLargestConfig = std::uint64_t{1} << 26;
 constexpr std::string_view kCheckpointsName = "checkpoints";
 constexpr std::string_view kRefusedEnding = ".safetensors.refused";
 constexpr std::string_view kAsideName = "aside-";
@@ -88,7 +89,7 @@ void move_into(const fs::path& folder, const fs::path& file) {
 FolderInUse::FolderInUse(const fs::path& folder)
     : Error("another process is training in " + in_quotes(folder) + "; wait for it, or end it") {}
 
-RunFolder::RunFolder(fs::path path, RunConfig config, io::FolderLock lock)
+RunFolder::RunFolder(fs::path path, RunConfig config, std::optional<io::FolderLock> lock)
     : path_(std::move(path)), config_(std::move(config)), lock_(std::move(lock)) {}
 
 RunFolder RunFolder::create(const fs::path& path, const RunConfig& config) {
@@ -113,16 +114,19 @@ RunFolder RunFolder::open_or_create(const fs::path& path, const RunConfig& confi
                                         : begin(path, config, std::move(lock));
 }
 
+RunFolder RunFolder::kept_elsewhere(const RunConfig& config) {
+  return {fs::path(), config, std::nullopt};
+}
+
 RunConfig RunFolder::read_config(const fs::path& path) {
   const fs::path config_file = path / kConfigName;
-  std::ifstream stream(config_file, std::ios::binary);
-  if (!stream) {
-    throw Error(in_quotes(path) + " is not the folder of a run: it has no readable " +
-                std::string(kConfigName));
+  std::string text;
+  try {
+    text = io::read_text_file(config_file, kLargestConfig);
+  } catch (const Error& error) {
+    throw Error(in_quotes(path) + " is not the folder of a run: " + error.what());
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return run_config_from_json(text.str(), config_file.native());
+  return run_config_from_json(text, config_file.native());
 }
 
 RunFolder RunFolder::begin(const fs::path& path, const RunConfig& config, io::FolderLock lock) {

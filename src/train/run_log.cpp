@@ -3,44 +3,46 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 
-#include <nlohmann/json.hpp>
+#include "nn/json_reader.h"
 
 #include <fstream>
 
 namespace sape2::train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nn::Json;
 
-StepRecord step_of(const Json& json) {
-  return {.epoch = json.at("epoch"),
-          .step = json.at("step"),
-          .loss = json.at("loss"),
-          .learning_rate = json.at("learning_rate"),
-          .gradient_norm = json.at("gradient_norm"),
-          .images_per_second = json.at("images_per_second"),
-          .seconds = json.at("seconds")};
+StepRecord step_of(nn::JsonReader read) {
+  return {.epoch = read.count("epoch"),
+          .step = read.count("step"),
+          .loss = read.number("loss"),
+          .learning_rate = read.number("learning_rate"),
+          .gradient_norm = read.number("gradient_norm"),
+          .images_per_second = read.number("images_per_second"),
+          .seconds = read.number("seconds")};
 }
 
-TestRecord test_of(const Json& json) {
-  TestRecord test{json.at("test_loss"), {}};
-  // Whatever the task measures stands behind the loss, before the time.
+// Whatever the task measures stands behind the loss, before the time.
+TestRecord test_of(nn::JsonReader& read, const Json& json) {
+  TestRecord test{read.number("test_loss"), {}};
   bool begun = false;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "seconds") break;
-    if (begun) test.figures.push_back({key, value.get<double>()});
-    begun = begun || key == "test_loss";
+  for (const auto& item : json.items()) {
+    if (item.key() == "seconds") break;
+    if (begun) {
+      test.figures.push_back({item.key(), read.number_between(item.key(), 0, 1, "a share")});
+    }
+    begun = begun || item.key() == "test_loss";
   }
   return test;
 }
 
-EpochRecord epoch_of(const Json& json) {
-  EpochRecord record{.epoch = json.at("epoch"),
-                     .step = json.at("step"),
-                     .train_loss = json.at("train_loss"),
+EpochRecord epoch_of(nn::JsonReader read, const Json& json) {
+  EpochRecord record{.epoch = read.count("epoch"),
+                     .step = read.count("step"),
+                     .train_loss = read.number("train_loss"),
                      .test = std::nullopt,
-                     .seconds = json.at("seconds")};
-  if (json.contains("test_loss")) record.test = test_of(json);
+                     .seconds = read.number("seconds")};
+  if (json.contains("test_loss")) record.test = test_of(read, json);
   return record;
 }
 
@@ -55,17 +57,19 @@ RunHistory read_log(const std::filesystem::path& file) {
   RunHistory history;
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return history;
-  std::ifstream stream(file);
-  if (!stream) throw Error("cannot read the log " + in_quotes(file));
+  // A pipe would be waited for without end.
+  std::ifstream stream;
+  if (std::filesystem::is_regular_file(file, error)) stream.open(file);
+  if (!stream.is_open()) throw Error("cannot read the log " + in_quotes(file));
   for (std::string line; std::getline(stream, line);) {
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) continue;
     try {
-      const auto kind = json.at("kind").get<std::string>();
-      if (kind == "step") history.steps.push_back(step_of(json));
-      if (kind == "start") history.start = test_of(json);
-      if (kind == "epoch") history.epochs.push_back(epoch_of(json));
-    } catch (const Json::exception&) {
+      const Json json = nn::parse_json(line, "the line");
+      nn::JsonReader read(json, "the line");
+      const std::string kind = read.text("kind");
+      if (kind == "step") history.steps.push_back(step_of(read));
+      if (kind == "start") history.start = test_of(read, json);
+      if (kind == "epoch") history.epochs.push_back(epoch_of(read, json));
+    } catch (const Error&) {
       continue;  // not a line of ours
     }
   }

@@ -3,6 +3,7 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/data/dataset.h"
+#include "sape2/dist/group.h"
 #include "sape2/io/atomic_file.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
@@ -18,6 +19,7 @@
 #include "train/curves.h"
 #include "train/event_file.h"
 #include "train/initial_weights.h"
+#include "train/replicas.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -94,7 +96,7 @@ RunHistory cut_log(const fs::path& file, int64_t step) {
 
 struct Trainer::State {
   State(RunFolder run_folder, BatchSource& batches, const data::Dataset& test_images,
-        Observer& watcher);
+        Observer& watcher, dist::Group* processes);
 
   RunSummary run(const StopRequested& stop);
 
@@ -106,13 +108,15 @@ struct Trainer::State {
   };
 
   void restore();
+  void restore_from_folder();
   void test_start();
   void do_step();
   void settle();
   [[noreturn]] void stop_at_bad_loss(const Pending& step, double loss) const;
   void end_interval();
   void end_epoch();
-  TestRecord tested(int64_t epoch) const;
+  TestRecord tested(int64_t epoch, dist::Group* together) const;
+  void keep_record(const EpochRecord& record);
   void keep_model(const EpochRecord& record);
   void save_last();
   void save_checkpoint();
@@ -128,6 +132,8 @@ struct Trainer::State {
   BatchSource& source;
   const data::Dataset& test;
   Observer& observer;
+  dist::Group* group;  // nullptr: this process is alone
+  const bool writes = !folder.is_elsewhere();
 
   c10::Device device;
   Schedule schedule;
@@ -142,6 +148,7 @@ struct Trainer::State {
   BackgroundJob saver;
 
   std::vector<Pending> pending;
+  bool agreed_to_stop = false;
   double last_norm = 0, last_rate = 0;
   Clock::time_point session_start, interval_start;
   CheckpointPace pace{Clock::now()};
@@ -151,21 +158,27 @@ struct Trainer::State {
 };
 
 Trainer::State::State(RunFolder run_folder, BatchSource& batches, const data::Dataset& test_images,
-                      Observer& watcher)
+                      Observer& watcher, dist::Group* processes)
     : folder(std::move(run_folder)),
       source(batches),
       test(test_images),
       observer(watcher),
+      group(processes),
       device(device_named(config.device)),
       schedule(config.recipe, batches.steps_per_epoch()),
-      model(build_model(config, device, folder.checkpoints().empty(), observer)),
+      model(build_model(config, device, writes && folder.checkpoints().empty(), observer)),
       keepsake(build_outline(config, device)),
-      training(*model, config.recipe, config.seed) {
+      training(*model, config.recipe, config.seed, group) {
   restore();
 }
 
-// Weights, optimiser and log as they were at the newest checkpoint that can be used.
 void Trainer::State::restore() {
+  if (writes) restore_from_folder();
+  if (group != nullptr) share_state(*group, training, progress);
+}
+
+// Weights, optimiser and log as they were at the newest checkpoint that can be used.
+void Trainer::State::restore_from_folder() {
   for (const fs::path& file : folder.checkpoints()) {
     try {
       progress = read_checkpoint(file, training.state(), fingerprint(config));
@@ -205,20 +218,29 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
   pace = CheckpointPace(session_start);
   seconds_before = progress.seconds;
   session_first_step = interval_first_step = progress.step;
-  saving([&] {
-    log = std::make_unique<AppendFile>(folder.log());
-    events = std::make_unique<EventFile>(folder.path(), progress.step);
-  });
-  if (progress.step == 0 && !config.init.empty()) test_start();
+  if (writes) {
+    saving([&] {
+      log = std::make_unique<AppendFile>(folder.log());
+      events = std::make_unique<EventFile>(folder.path(), progress.step);
+    });
+    if (progress.step == 0 && !config.init.empty()) test_start();
+  }
   bool stopped = false;
   while (progress.step < schedule.steps() && !stopped) {
+    if (group != nullptr) training.vote_to_stop(stop && stop());
     do_step();
     const bool epoch_ends = progress.step % source.steps_per_epoch() == 0;
     const int64_t every = config.recipe.checkpoint_steps;
     const bool checkpoint_due = every > 0 && progress.step % every == 0;
-    stopped = stop && stop() && progress.step < schedule.steps();
+    // Processes end after the same step: the one whose outcome tells them.
+    const bool asked = group != nullptr ? agreed_to_stop : stop && stop();
+    stopped = asked && progress.step < schedule.steps();
     if (progress.step % config.recipe.log_steps == 0) end_interval();
     if (epoch_ends) end_epoch();
+    if (!writes) {
+      if (checkpoint_due) settle();  // as rank 0 does, so that all learn of a stop alike
+      continue;
+    }
     if (stopped) save_last();
     const bool ends = stopped || progress.step == schedule.steps();
     if (ends || checkpoint_due || (epoch_ends && pace.pays(Clock::now()))) save_checkpoint();
@@ -241,7 +263,7 @@ void Trainer::State::test_start() {
   if (folder.checkpoints().empty()) save_checkpoint();
   if (!history.start) {
     copy_weights(training.weights_to_keep(), *keepsake);
-    const TestRecord test = tested(0);
+    const TestRecord test = tested(0, nullptr);  // the log may have it, which rank 0 alone sees
     history.start = test;
     saving([&] {
       log->append(to_json_line(test));
@@ -277,6 +299,7 @@ void Trainer::State::settle() {
     const TrainingStep::Outcome outcome{on_host.select(0, static_cast<int64_t>(i))};
     const double loss = outcome.loss();
     last_norm = outcome.gradient_norm();
+    agreed_to_stop = agreed_to_stop || outcome.stops();
     last_rate = step.learning_rate;
     if (!std::isfinite(loss) || !std::isfinite(last_norm)) stop_at_bad_loss(step, loss);
     progress.epoch_loss += loss;
@@ -318,13 +341,15 @@ void Trainer::State::end_interval() {
       .gradient_norm = last_norm,
       .images_per_second = steps * images / seconds_since(interval_start),
       .seconds = total_seconds()};
-  saving([&] {
-    log->append(to_json_line(record));
-    events->add(record.step, {{"train/loss", record.loss},
-                              {"train/learning_rate", record.learning_rate},
-                              {"train/gradient_norm", record.gradient_norm},
-                              {"train/images_per_second", record.images_per_second}});
-  });
+  if (writes) {
+    saving([&] {
+      log->append(to_json_line(record));
+      events->add(record.step, {{"train/loss", record.loss},
+                                {"train/learning_rate", record.learning_rate},
+                                {"train/gradient_norm", record.gradient_norm},
+                                {"train/images_per_second", record.images_per_second}});
+    });
+  }
   history.steps.push_back(record);
   progress.interval_loss = 0;
   interval_first_step = progress.step;
@@ -344,10 +369,17 @@ void Trainer::State::end_epoch() {
   const bool last = progress.step == schedule.steps();
   if (last || record.epoch % config.recipe.evaluate_epochs == 0) {
     copy_weights(training.weights_to_keep(), *keepsake);
-    record.test = tested(record.epoch);
+    record.test = tested(record.epoch, group);
   }
+  if (group != nullptr) check_replicas(*group, training, record.epoch);
   record.seconds = total_seconds();
   history.epochs.push_back(record);
+  if (writes) keep_record(record);
+  observer.epoch_done(record, config.recipe.epochs);
+  interval_start += Clock::now() - pause;
+}
+
+void Trainer::State::keep_record(const EpochRecord& record) {
   saving([&] {
     log->append(to_json_line(record));
     Scalars scalars{{"epoch/train_loss", record.train_loss}};
@@ -357,13 +389,11 @@ void Trainer::State::end_epoch() {
     events->add(record.step, scalars);
     if (record.test) keep_model(record);
   });
-  observer.epoch_done(record, config.recipe.epochs);
-  interval_start += Clock::now() - pause;
 }
 
-TestRecord Trainer::State::tested(int64_t epoch) const {
+TestRecord Trainer::State::tested(int64_t epoch, dist::Group* together) const {
   try {
-    const Measured result = task.measure(*keepsake, test);
+    const Measured result = task.measure(*keepsake, test, {.group = together});
     return {result.loss, result.figures};
   } catch (const NotFinite& error) {
     throw Diverged(fmt::format("after epoch {}: {}", epoch, error.what()));
@@ -411,8 +441,8 @@ void Trainer::State::save_checkpoint() {
 }
 
 Trainer::Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test,
-                 Observer& observer)
-    : state_(std::make_unique<State>(std::move(folder), source, test, observer)) {}
+                 Observer& observer, dist::Group* group)
+    : state_(std::make_unique<State>(std::move(folder), source, test, observer, group)) {}
 
 Trainer::~Trainer() = default;
 

@@ -4,6 +4,7 @@
 #include "sape2/nn/vit.h"
 #include "sape2/ops/training.h"
 
+#include "train/gradient_exchange.h"
 #include "train/step_runner.h"
 
 #include <ATen/ATen.h>
@@ -59,7 +60,7 @@ constexpr int64_t kMostMeasuredPieces = (StepRunner::kMostMarks - 2) / 2;
 
 }  // namespace
 
-TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed)
+TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed, dist::Group* group)
     : model_(model),
       recipe_(recipe),
       loss_(task_of(model).loss(recipe)),
@@ -68,8 +69,10 @@ TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed)
       average_(average_of(parameters_.weights(), recipe)),
       adam_(parameters_.weights(), parameters_.decayed(), adam_options(recipe),
             {.average = value_of(average_), .copy = parameters_.rounded_weights()}),
-      outcome_(at::zeros({2}, parameters_.weights().options())),
-      runner_(make_step_runner(parameters_.weights().device())),
+      group_(group),
+      outcome_(at::zeros({3}, parameters_.weights().options())),
+      shared_(at::zeros({2}, parameters_.weights().options())),
+      runner_(new_runner()),
       side_stream_(side_stream(parameters_.weights().device())) {
   model_.train();
 }
@@ -84,14 +87,31 @@ double TrainingStep::Outcome::gradient_norm() const {
   return numbers.select(0, 1).item<double>();
 }
 
+bool TrainingStep::Outcome::stops() const {
+  return numbers.select(0, 2).item<double>() > 0;
+}
+
+// What cannot be recorded is done as it is given.
+std::unique_ptr<StepRunner> TrainingStep::new_runner() const {
+  const bool records = group_ == nullptr || group_->recordable();
+  return records ? make_step_runner(parameters_.weights().device()) : make_plain_runner();
+}
+
 TrainingStep::Outcome TrainingStep::run(const Batch& batch, double learning_rate, int64_t step) {
   const uint64_t seed = mixed(seed_, static_cast<uint64_t>(step));
   // Dropout draws from LibTorch's own generators, which all runs of a process share.
-  if (has_dropout(model_.config().vit)) at::manual_seed(seed);
+  if (has_dropout(model_.config().vit)) {
+    at::manual_seed(group_ == nullptr ? seed : mixed(seed, static_cast<uint64_t>(group_->rank())));
+  }
+  const int64_t images = batch.images.size(0);
+  whole_batch_ = batch.whole > 0 ? batch.whole : images;
   place(inputs_.images, batch.images);
   place(inputs_.targets, batch.targets);
+  // Drawn for the batch of all processes, so that an image's factors do not depend on their number.
+  const at::Tensor factors = model_.draw_depth(whole_batch_, at::detail::createCPUGenerator(seed));
   place(inputs_.depth_factors,
-        model_.draw_depth(batch.images.size(0), at::detail::createCPUGenerator(seed)));
+        factors.defined() ? factors.narrow(1, batch.begin, images) : factors);
+  if (group_ != nullptr) place(inputs_.vote, at::tensor({votes_to_stop_ ? 1.0F : 0.0F}));
   place(inputs_.numbers,
         adam_.numbers(step + 1, learning_rate, average_ ? average_->share(step) : 0));
   runner_->run([this] { compute(); });
@@ -108,7 +128,10 @@ void TrainingStep::place(at::Tensor& home, const at::Tensor& value) {
   }
   if (!home.defined() || home.sizes() != value.sizes()) {
     // Another batch size is another step to record.
-    if (home.defined()) runner_ = make_step_runner(device);
+    if (home.defined()) {
+      runner_ = new_runner();
+      exchange_ = nullptr;
+    }
     home = at::empty(value.sizes(), value.options().device(device));
   }
   home.copy_(value.is_cpu() ? value.pin_memory() : value, /*non_blocking=*/true);
@@ -118,6 +141,7 @@ void TrainingStep::compute() {
   mark(0);
   const at::Tensor loss = accumulate_gradients();
   const at::NoGradGuard no_grad;
+  if (group_ != nullptr) outcome_.select(0, 2).copy_(shared_.select(0, 1));
   const at::Tensor norm = clipped_norm(parameters_.gradients(), recipe_.clip_norm);
   adam_.step(parameters_.gradients(), norm.select(0, 1), inputs_.numbers);
   outcome_.select(0, 0).copy_(loss);
@@ -127,6 +151,29 @@ void TrainingStep::compute() {
 
 void TrainingStep::mark(int place) {
   if (seconds_ != nullptr) runner_->mark(place);
+}
+
+// Leaves the gradients in parameters_, those of all processes after the last piece of a batch.
+void TrainingStep::backward(const at::Tensor& loss, const at::Tensor& total, bool last,
+                            const std::function<void()>& join) {
+  if (group_ == nullptr || !last) {
+    loss.backward();
+    join();
+    return parameters_.collect_gradients();
+  }
+  // Made here: its hooks belong to the stream that backward passes run on.
+  if (!exchange_) {
+    exchange_ = std::make_unique<GradientExchange>(parameters_, *group_);
+    exchange_->overlap(!sends_late_);
+  }
+  {
+    const at::NoGradGuard no_grad;
+    shared_.select(0, 0).copy_(total);
+    shared_.narrow(0, 1, 1).copy_(inputs_.vote);
+  }
+  exchange_->begin(shared_, join);
+  loss.backward();
+  exchange_->finish();
 }
 
 // The mean loss of the batch; gradients are left in parameters_.
@@ -139,20 +186,21 @@ at::Tensor TrainingStep::accumulate_gradients() {
       skips ? inputs_.depth_factors.chunk(pieces, 1) : std::vector<at::Tensor>(images.size());
   std::optional<ops::GradientsBeside> beside;
   if (side_stream_) beside.emplace(*side_stream_);
+  const auto join = [&] {
+    if (beside) beside->join();
+  };
   at::Tensor total;
   for (std::size_t i = 0; i < images.size(); ++i) {
     const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()),
                                              skips ? factors[i].contiguous() : at::Tensor());
-    const at::Tensor loss = loss_(logits, targets[i], inputs_.targets);
+    const at::Tensor loss = loss_(logits, targets[i], {inputs_.targets, whole_batch_});
     const int place = static_cast<int>(2 * std::min<std::size_t>(i, kMostMeasuredPieces - 1));
     mark(place + 1);
-    loss.backward();
-    if (beside) beside->join();
-    parameters_.collect_gradients();
-    mark(place + 2);
     total = total.defined() ? total + loss.detach() : loss.detach();
+    backward(loss, total, i + 1 == images.size(), join);
+    mark(place + 2);
   }
-  return total;
+  return group_ == nullptr ? total : shared_.select(0, 0);
 }
 
 void TrainingStep::add_seconds() {
@@ -177,6 +225,12 @@ io::NamedTensors TrainingStep::named_state(const Map& map) const {
 
 io::NamedTensors TrainingStep::state() const {
   return named_state([](const at::Tensor& flat) { return flat; });
+}
+
+std::vector<at::Tensor> TrainingStep::flat_state() const {
+  std::vector<at::Tensor> flat{parameters_.weights(), adam_.mean(), adam_.square()};
+  if (average_) flat.push_back(average_->value());
+  return flat;
 }
 
 io::NamedTensors TrainingStep::snapshot() const {

@@ -230,6 +230,11 @@ TEST(CMistakes, Pictures) {
   const sape2_infer_image good = image_of(bytes, 32, 32);
   expect_failure(sape2_infer_run_images(opened.session, &good, 1, logits, 9),
                  SAPE2_INFER_BAD_ARGUMENT, "room for 9 logits");
+  sape2_infer_image odd[2] = {good, good};
+  odd[0].struct_size += 1;  // the next one would lie where no struct can
+  float more_logits[2 * kClasses];
+  expect_failure(sape2_infer_run_images(opened.session, odd, 2, more_logits, 2 * kClasses),
+                 SAPE2_INFER_BAD_ARGUMENT, "struct_size of images is 49");
   expect_failure(sape2_infer_run_images(opened.session, &good, 0, logits, 9),
                  SAPE2_INFER_BAD_ARGUMENT, "no images");
   expect_failure(sape2_infer_run_images(opened.session, &good, SIZE_MAX, logits, 9),

@@ -132,6 +132,32 @@ TEST(Loader, AGpuSeesTheSameBatches) {
   }
 }
 
+// What each of several processes makes: together the batch, mixing across parts and all.
+TEST(Loader, PartsTogetherAreTheBatch) {
+  LoaderOptions rand = recipe();
+  rand.augment.policy = Policy::rand_augment;
+  rand.repeats = 3;
+  LoaderOptions plain{.batch_size = 32};
+  for (LoaderOptions options : {recipe(), rand, plain}) {
+    const Batch whole = Loader(shapes(100), options).batch(1, 2);
+    for (const std::int64_t count : {2, 3, 32}) {
+      std::vector<at::Tensor> images, targets, labels, indices;
+      for (std::int64_t index = 0; index < count; ++index) {
+        options.part = {index, count};
+        const Batch part = Loader(shapes(100), options).batch(1, 2);
+        images.push_back(part.images);
+        targets.push_back(part.targets);
+        labels.push_back(part.labels);
+        indices.push_back(part.indices);
+      }
+      expect_same({at::cat(images), at::cat(targets), at::cat(labels), at::cat(indices)}, whole);
+    }
+  }
+  plain.part = {0, 33};
+  expect_contains(error_text([&] { Loader(shapes(100), plain); }),
+                  "32 images cannot be shared out over 33 processes");
+}
+
 TEST(Loader, RepeatsImagesWithOtherAugmentations) {
   LoaderOptions options = recipe();
   options.repeats = 3;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 namespace sape2::draw {
@@ -41,6 +42,20 @@ TEST(Axis, ShowsOneValueOrNone) {
   EXPECT_DOUBLE_EQ(none.low, 0);
   EXPECT_DOUBLE_EQ(none.high, 1);
   EXPECT_TRUE(rounded_axis(0, kInfinity, 5).ticks().empty()) << "a loss that has run away";
+}
+
+// One more than 1e18 is 1e18: a step of one would lead nowhere, for ever.
+TEST(Axis, OfHugeNumbersHasFewTicks) {
+  for (const double value : {1e16, 1e18, -1e30, 1e300}) {
+    for (const Axis& axis : {tight_axis(value, value, 5, /*least_step=*/1),
+                             rounded_axis(value, value + std::abs(value) * 1e-15, 5)}) {
+      EXPECT_FALSE(axis.ticks().empty()) << value;
+      EXPECT_LT(axis.ticks().size(), 20U) << value;
+      EXPECT_GT(axis.place_of(value), 0) << value;
+      EXPECT_LT(axis.place_of(value), 1) << value;
+    }
+    EXPECT_EQ(round_ticks(value, value + std::abs(value) * 1e-15, 5).size(), 1U) << value;
+  }
 }
 
 }  // namespace

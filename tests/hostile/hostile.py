@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Hostile cases against the built program: damaged and forged models, images and folders, requests, killed and edited
-runs, killed comparisons, and wrong calls of operators. A case fails if it crashes, hangs, loses data or gives a wrong answer with exit code 0.
+runs, killed comparisons, forged results, and wrong calls of operators. A case fails if it crashes, hangs, loses data or
+gives a wrong answer with exit code 0.
 
 A seed and a number make a case, so that every failure can be tried again. Without --minutes a fixed number of cases
 is tried, which takes well under a minute on an idle machine. See README.md.
 """
 
 import argparse
+import functools
 import os
 import random
 import shutil
@@ -20,9 +22,10 @@ from http_requests import Requests
 from images import Images
 from models import Models
 from operators import Operators
+from results import Results
 from runs import Runs
 
-KINDS = (Operators, Models, Images, Requests, Runs, Comparisons)
+KINDS = (Operators, Models, Images, Requests, Runs, Comparisons, Results)
 
 
 def parsed_arguments():
@@ -51,14 +54,18 @@ class Context:
         predict = arguments.predict or os.path.join(os.path.dirname(arguments.program), "sape2-predict")
         self.predict = Program(predict, arguments.patience) if os.path.exists(predict) else None
         self.seed, self.folder = arguments.seed, folder
-        run = os.path.join(folder, "model")
+
+    @functools.cached_property
+    def model(self):
+        """Trained when the first kind of cases asks for it."""
+        run = os.path.join(self.folder, "model")
         result = self.program.run(
             ["train", "--data", "shapes", "--train-images", "32", "--test-images", "16", "--depth", "1", "--width", "16",
              "--heads", "1", "--mlp-ratio", "1", "--encoding", "sape2-k+ape", "--epochs", "1", "--batch-size", "16",
-             "--out", run], folder, seconds=60)
+             "--out", run], self.folder, seconds=60)
         if result.code != 0:
             raise Failure(f"a small model cannot be trained: {result.shown()}")
-        self.model = os.path.join(run, "last.safetensors")
+        return os.path.join(run, "last.safetensors")
 
 
 class Attack:

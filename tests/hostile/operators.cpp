@@ -1,7 +1,7 @@
-// Wrong calls of every operator, public and internal: one or two arguments of a good call are
-// replaced by something odd. A call must be refused in one sentence that names the operator, or
-// give what the plain formulas give. Crashes are for the caller to see: this runs as a process of
-// its own.
+// Wrong calls of every operator, public, internal and of the Python package: one or two arguments
+// of a good call are replaced by something odd. A call must be refused in one sentence that names
+// the operator, or give what the plain formulas give. Crashes are for the caller to see: this runs
+// as a process of its own.
 //
 //   hostile_operators SEED FIRST COUNT     tries cases FIRST … FIRST + COUNT − 1 of a seed
 //
@@ -13,6 +13,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <limits>
@@ -36,8 +37,10 @@ class Spoiler {
 
   /// A call with one to three arguments replaced, and what was done to it.
   OperatorCall call(std::string& done) {
-    const bool internal = below(3) != 0;
-    const auto& all = internal ? internal_operators() : public_operators();
+    const size_t group = below(9);
+    const auto& all = group < 2   ? package_operators()
+                      : group < 4 ? public_operators()
+                                  : internal_operators();
     OperatorCall call(all[below(all.size())]);
     done = call.name();
     if (below(3) == 0) convert_all(call, done);
@@ -83,6 +86,8 @@ class Spoiler {
   void spoil(c10::IValue& value, std::string& done) {
     if (value.isTensorList()) {
       value = spoilt(value.toTensorVector(), done);
+    } else if (value.isIntList()) {
+      value = spoilt(value.toIntVector(), done);
     } else if (value.isTensor()) {
       value =
           below(8) == 0 ? c10::IValue(at::Tensor()) : c10::IValue(spoilt(value.toTensor(), done));
@@ -99,14 +104,65 @@ class Spoiler {
       done += "=" + std::to_string(value.toDouble());
     } else if (value.isBool()) {
       value = !value.toBool();
+    } else if (value.isString() && value.toStringRef().starts_with("{")) {
+      value = spoilt_json(value.toStringRef(), done);
     } else if (value.isString()) {
-      value =
-          any<std::string>({"", "none", "distance", "direct", "q", "k", "qk", "suffix", "between",
-                            "kq", "DIRECT", std::string(1000, 'x'), std::string("k\0", 2)});
+      value = any<std::string>({"",
+                                "none",
+                                "distance",
+                                "direct",
+                                "q",
+                                "k",
+                                "qk",
+                                "suffix",
+                                "between",
+                                "kq",
+                                "DIRECT",
+                                std::string(1000, 'x'),
+                                std::string("k\0", 2),
+                                "ape",
+                                "lape",
+                                "cope",
+                                "rope2d-mixed",
+                                "rpe-shaw",
+                                "sape2-rel-qk[gain=1e999]",
+                                "..",
+                                "a\nb",
+                                "\x1b[31m",
+                                "\xff"});
       done += "=" + value.toStringRef().substr(0, 12);
     } else if (value.isNone()) {
       value = at::randn({3});
     }
+  }
+
+  std::vector<int64_t> spoilt(std::vector<int64_t> list, std::string& done) {
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+    const size_t how = below(4);
+    if (how == 0) list.clear();
+    if (how == 1) list.push_back(3);
+    if (how >= 2 && !list.empty())
+      list[below(list.size())] =
+          any<int64_t>({0, -1, 1, 7, 1 << 20, int64_t{1} << 40, kMost, -kMost - 1});
+    done += " numbers " + std::to_string(how);
+    return list;
+  }
+
+  /// Another number, or a piece cut out.
+  std::string spoilt_json(std::string text, std::string& done) {
+    const size_t place = below(text.size());
+    const size_t digit = text.find_first_of("0123456789", place);
+    if (digit == std::string::npos || below(4) == 0) {
+      text.erase(place, 1 + below(20));
+    } else {
+      const size_t end = std::min(text.find_first_not_of("0123456789.", digit), text.size());
+      const auto number =
+          any<std::string>({"0", "-1", "1e999", "9223372036854775807", "1e308", "0.5",
+                            "99999999999999999999999", "null", "\"\"", "[[[[[[[[[[[1"});
+      text.replace(digit, end - digit, number);
+      done += "=" + number;
+    }
+    return text;
   }
 
   Tensors spoilt(Tensors list, std::string& done) {
@@ -217,8 +273,21 @@ bool is_moderate(OperatorCall& call) {
   return true;
 }
 
+/// Whether the package's library has it: what it says is shown to Python's users as it is, without
+/// the operator's name.
+bool is_of_the_package(const std::string& name) {
+  const auto& all = package_operators();
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
 /// Why the outcome is wrong; empty: it is right.
 std::string verdict(OperatorCall& call, const Outcome& outcome) {
+  if (is_of_the_package(call.name())) {
+    if (outcome.error.find("what():") != std::string::npos ||
+        outcome.error.find("json.exception") != std::string::npos)
+      return "the error is in the words of a library: " + outcome.error;
+    return "";
+  }
   if (!outcome.outputs) {
     if (is_libtorch_s(outcome.error)) return "";
     if (outcome.error.find(call.name() + ": ") == std::string::npos)

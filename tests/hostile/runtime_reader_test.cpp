@@ -10,10 +10,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <thread>
 
 namespace sape2::infer::test {
 namespace {
@@ -189,6 +191,31 @@ TEST(RuntimeReader, RefusesEveryTruncation) {
   for (std::size_t length = 0; length < whole.size(); length += 1 + length / 64) {
     EXPECT_FALSE(agree(whole.substr(0, length))) << length;
   }
+}
+
+// A mapping of a file that somebody shortens would end the process.
+TEST(RuntimeReader, AFileMayBecomeShorterMeanwhile) {
+  const io::test::ScratchFolder folder;
+  const std::filesystem::path path = folder / "model.safetensors";
+  const std::string whole = tiny_model("ape", nn::Pooling::mean, 0);
+  const auto write = [&] { std::ofstream(path, std::ios::binary | std::ios::trunc) << whole; };
+  write();
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    while (!over) {
+      std::filesystem::resize_file(path, 100);
+      write();
+    }
+  });
+  int taken = 0, refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    ++(verdict_of([&] { run_once(Model::open(path)); }).taken ? taken : refused);
+  }
+  over = true;
+  other.join();
+  EXPECT_GT(refused, 0);
+  write();
+  EXPECT_NO_THROW(Model::open(path));
 }
 
 TEST(RuntimeReader, RefusesWeightsThatAreNoNumbers) {

@@ -86,7 +86,7 @@ std::vector<std::string> silent_encodings() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Addition, ::testing::ValuesIn(silent_encodings()),
-                         [](const auto& info) { return test_name(info.param); });
+                         [](const auto& test) { return test_name(test.param); });
 
 TEST(Retrofit, AddsLearntVectorsToEveryEncoding) {
   for (const std::string& encoding : all_encodings()) {

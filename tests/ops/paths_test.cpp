@@ -47,7 +47,7 @@ int64_t token(Place place) {
   return kGrid.prefix + place.y * kGrid.cols + place.x;
 }
 
-double dot(const at::Tensor& a, const at::Tensor& b) {
+double dot_product(const at::Tensor& a, const at::Tensor& b) {
   double sum = 0;
   for (int64_t c = 0; c < kHeadSize; ++c) sum += a[c].item<double>() * b[c].item<double>();
   return sum;
@@ -63,7 +63,7 @@ double leg(const Problem& p, int64_t image, int64_t head, Place from, Place to, 
   for (int64_t j = start; j != end;) {
     j += step;
     const Place between = along_x ? Place{from.y, j} : Place{j, from.x};
-    const double product = dot(q, p.k[image][head][token(between)]);
+    const double product = dot_product(q, p.k[image][head][token(between)]);
     const double gate = 1 / (1 + std::exp(-(p.gate_scale[head].item<double>() * product +
                                             p.gate_offset[head].item<double>())));
     position += static_cast<double>(step) * gate;
@@ -75,7 +75,7 @@ double leg(const Problem& p, int64_t image, int64_t head, Place from, Place to, 
   const double weight = position - std::floor(position);
   const at::Tensor& table = along_x ? p.ex : p.ey;
   const at::Tensor a = (p.mode == "q" ? p.q : p.k)[image][head][token(from)];
-  return weight * dot(a, table[above]) + (1 - weight) * dot(a, table[below]);
+  return weight * dot_product(a, table[above]) + (1 - weight) * dot_product(a, table[below]);
 }
 
 // Along i's row to n's column, then along n's column; along i's column to n's row, then along n's

@@ -147,7 +147,7 @@ TEST(Report, WhatIsNoJsonOfAComparisonIsRefused) {
   for (const std::string& text :
        {std::string(), std::string("[]"), whole.substr(0, 900), without_rows.dump(), odd.dump()}) {
     const std::string error =
-        io::test::error_text([&] { comparison_from_json(text, "\"results.json\""); });
+        io::test::error_text([&] { comparison_from_json(text, "results.json"); });
     EXPECT_TRUE(error.starts_with("\"results.json\": this is no results.json")) << error;
   }
 }

@@ -53,6 +53,15 @@ TEST(TuningPlan, GridHasEveryCombination) {
   EXPECT_EQ(to_string(grid[5]), "learning_rate 0.0005, clip_norm 2");
 }
 
+TEST(TuningPlan, AGridThatNobodyCanTrainIsRefused) {
+  TuningPlan plan;
+  for (const char* key : {"learning-rate", "weight-decay", "clip-norm", "dropout"}) {
+    plan.axes.push_back(parse_tuning_axis(std::string(key) + "=0.1,0.2,0.3,0.4,0.5,0.6,0.7"));
+  }
+  EXPECT_NE(error_text([&] { plan.grid(); }).find("more than 1000 combinations"),
+            std::string::npos);
+}
+
 TEST(BestTrial, AccuracyThenLossThenOrder) {
   EXPECT_EQ(best_trial({trial(1, 0.5, 2), trial(2, 0.6, 3), trial(3, 0.4, 1)}), 1u);
   const std::vector<Trial> tied{trial(1, 0.6, 2), trial(2, 0.6, 1), trial(3, 0.6, 1)};

@@ -20,10 +20,14 @@ class OperatorCall {
   torch::jit::Stack& values() { return values_; }
   c10::IValue& operator[](const std::string& argument);
 
-  /// All outputs; throws as the operator does.
+  /// All tensors that come out; throws as the operator does.
   std::vector<at::Tensor> run() const;
+  /// What comes out of one that gives text.
+  std::string text() const;
 
  private:
+  torch::jit::Stack results() const;
+
   std::string name_;
   std::vector<std::string> names_;
   torch::jit::Stack values_;
@@ -32,5 +36,8 @@ class OperatorCall {
 /// Every operator of the library: the public ones, and the internal ones they are made of.
 const std::vector<std::string>& public_operators();
 const std::vector<std::string>& internal_operators();
+/// Those without a formula beside them: kernel_for, and what the Python package adds (src/python,
+/// which has to be linked).
+const std::vector<std::string>& package_operators();
 
 }  // namespace sape2::testing

@@ -13,11 +13,20 @@
 /// both. docs/augmentations.md shows each of them.
 namespace sape2::data {
 
-/// Names the draws of a batch: image i uses those of (seed, epoch, first + i).
+/// Names the draws of a batch: the image at place i of it uses those of (seed, epoch, first + i).
 struct BatchKey {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   std::uint64_t first = 0;
+  /// Where the images stand in the batch if only some of it are made; empty: 0, 1, …
+  std::vector<std::int64_t> places = {};
+  std::int64_t batch = 0;  ///< images of the whole batch, with `places`
+
+  /// The number of image i's draws.
+  std::uint64_t image(std::int64_t i) const {
+    return first +
+           static_cast<std::uint64_t>(places.empty() ? i : places[static_cast<std::size_t>(i)]);
+  }
 };
 
 /// Pads with `padding` black pixels on each side, cuts out a window of the old size at a random

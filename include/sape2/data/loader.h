@@ -11,6 +11,16 @@
 
 namespace sape2::data {
 
+/// One of several parts of a batch, of as equal sizes as can be: a process makes its own only.
+struct BatchPart {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+
+  /// Where it begins in a batch of so many images, and where it ends.
+  std::int64_t begin(std::int64_t images) const { return images * index / count; }
+  std::int64_t end(std::int64_t images) const { return images * (index + 1) / count; }
+};
+
 struct LoaderOptions {
   std::int64_t batch_size = 128;
   std::uint64_t seed = 0;
@@ -20,6 +30,7 @@ struct LoaderOptions {
   std::int64_t repeats = 1;  ///< repeated augmentation: an image appears so many times in a row
   AugmentOptions augment;
   at::Device device = at::kCPU;
+  BatchPart part;  ///< of each batch; the parts together are the batch, augmentation and all
   std::int64_t prefetch = 2;  ///< batches made ahead on a thread; 0: made when asked for
 };
 

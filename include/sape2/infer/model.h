@@ -42,9 +42,9 @@ struct ModelOptions {
 class Model {
  public:
   /// Reads a model file, as `sape2 train` and io::save_model() write it. The file is needed during
-  /// the call only; it is mapped, and must not be shortened meanwhile. Throws Error with one
-  /// sentence if it is no model file, if a tensor is missing, unexpected or of another shape than
-  /// its configuration asks for, if its checksum does not fit, or if a weight is not finite.
+  /// the call only. Throws Error with one sentence if it is no model file, if a tensor is missing,
+  /// unexpected or of another shape than its configuration asks for, if its checksum does not fit,
+  /// or if a weight is not finite.
   static Model open(const std::filesystem::path& path, const ModelOptions& options = {});
 
   /// The same for a file that is in memory already, which is needed during the call only.

@@ -60,11 +60,6 @@ class SafetensorsFile {
   /// Reads the header alone: metadata, names, types and shapes. The tensors have no bytes.
   static SafetensorsFile open_header(const std::filesystem::path& path);
 
-  /// Maps a file instead of copying it, for whoever reads every tensor once and lets go. Whoever
-  /// shortens the file meanwhile ends the process, and changes show. Where a system cannot map it,
-  /// the file is read.
-  static SafetensorsFile map(const std::filesystem::path& path);
-
   /// A file that is in memory already and stays there as long as this object and its copies.
   /// `name` stands for the path in messages.
   static SafetensorsFile view(std::span<const std::byte> file, std::string_view name);

@@ -12,6 +12,10 @@
 #include <string_view>
 #include <vector>
 
+namespace sape2::dist {
+class Team;
+}
+
 /// Encodings trained under one recipe, and the table that comes of it.
 ///
 /// A comparison is a folder:
@@ -126,9 +130,10 @@ class ComparisonObserver : public train::Observer {
 /// test images are read when the first run needs them, which no trial does. A run that diverges is
 /// a FailedRun, and the others go on. `stop` ends it with a checkpoint; calling it again with the
 /// same plan goes on. Throws Error if the folder holds runs of another plan or, without `restart`,
-/// runs that lost their checkpoints.
+/// runs that lost their checkpoints. Processes of a team share the runs out, whether or not their
+/// folders are the same; all get all results.
 Comparison run_comparison(const ComparisonPlan& plan, const data::Dataset& training,
                           const std::filesystem::path& folder, ComparisonObserver& observer,
-                          const train::StopRequested& stop = {});
+                          const train::StopRequested& stop = {}, dist::Team* team = nullptr);
 
 }  // namespace sape2::study

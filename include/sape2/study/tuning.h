@@ -47,7 +47,8 @@ struct TuningPlan {
   std::int64_t epochs = 1;    ///< of each trial; its schedule has that length
   std::int64_t held_out = 1;  ///< training images that the trials are judged on
 
-  /// Every combination of the axes' values, the last axis changing fastest.
+  /// Every combination of the axes' values, the last axis changing fastest. Throws Error if they
+  /// are more than 1,000.
   std::vector<Settings> grid() const;
 };
 

@@ -12,6 +12,9 @@ struct Batch {
   /// What the task's loss compares outputs with: `[B, classes]` float32 probabilities that sum to
   /// one, or masks `[B, height, width]` uint8.
   at::Tensor targets;
+  /// Where these images begin in the batch of all processes, and its size; 0: they are all of it.
+  int64_t begin = 0;
+  int64_t whole = 0;
 };
 
 /// Where batches come from. A batch depends on the source's seed, the epoch and the step only, so
@@ -21,9 +24,11 @@ class BatchSource {
   virtual ~BatchSource() = default;
 
   virtual int64_t steps_per_epoch() const = 0;
+  /// Of all processes together.
   virtual int64_t images_per_step() const = 0;
 
-  /// The batch of a step of an epoch, both from 0. Asked for in rising order, but for a restart.
+  /// The batch of a step of an epoch, both from 0, or this process's part of it. Asked for in
+  /// rising order, but for a restart.
   virtual Batch batch(int64_t epoch, int64_t step) = 0;
 };
 

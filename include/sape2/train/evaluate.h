@@ -10,6 +10,9 @@
 namespace sape2::data {
 struct Dataset;
 }
+namespace sape2::dist {
+class Group;
+}
 namespace sape2::nn {
 struct ModelConfig;
 class ViT;
@@ -34,6 +37,8 @@ class NotFinite : public Error {
 
 struct EvaluateOptions {
   int64_t batch_size = 0;  ///< 0: 256 on a CPU, 2048 on a GPU
+  /// Shares the images out over these processes, which must all ask; each gets the whole result.
+  dist::Group* group = nullptr;
 };
 
 /// Runs a model over a whole data set on the model's device, with the model's own normalisation, at

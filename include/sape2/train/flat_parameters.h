@@ -38,6 +38,21 @@ class FlatParameters {
   void forget_gradients();
   /// After each backward pass: adds the parameters' gradients to gradients().
   void collect_gradients();
+
+  /// A parameter and where it begins in the block.
+  struct Slot {
+    std::string name;
+    at::Tensor parameter;
+    int64_t offset = 0;
+    bool rounded = false;
+  };
+  /// In the order of the block.
+  const std::vector<Slot>& slots() const { return slots_; }
+  /// The same as collect_gradients() piece by piece: slots `first` … `end` − 1, and once all have
+  /// been collected, all_collected().
+  void collect_gradients(int64_t first, int64_t end);
+  void all_collected() { collected_ = true; }
+
   /// The rounded copies of the leading weights, which must follow them; undefined in float32.
   const at::Tensor& rounded_weights() const { return rounded_weights_; }
   /// After a change of weights() by anyone but the optimiser: rounds the copies anew.
@@ -49,13 +64,6 @@ class FlatParameters {
   io::NamedTensors views(const at::Tensor& flat) const;
 
  private:
-  struct Slot {
-    std::string name;
-    at::Tensor parameter;
-    int64_t offset = 0;
-    bool rounded = false;
-  };
-
   std::vector<Slot> slots_;
   at::ScalarType compute_type_;
   int64_t decayed_ = 0;

@@ -11,7 +11,7 @@ namespace sape2::train {
 /// The training images of a run in batches, augmented as its recipe says.
 class LoaderSource : public BatchSource {
  public:
-  LoaderSource(data::Dataset images, const RunConfig& config);
+  LoaderSource(data::Dataset images, const RunConfig& config, data::BatchPart part = {});
 
   int64_t steps_per_epoch() const override { return loader_.steps(); }
   int64_t images_per_step() const override { return images_per_step_; }
@@ -19,6 +19,7 @@ class LoaderSource : public BatchSource {
 
  private:
   int64_t images_per_step_;
+  data::BatchPart part_;
   data::Loader loader_;
   int64_t epoch_ = 0;
   int64_t next_step_ = 0;

@@ -34,14 +34,18 @@ RunData load_run_data(const DataConfig& config, data::Target target = data::Targ
 /// fixed: it depends on the two numbers of images alone, not on a run's seed.
 RunData hold_out(const data::Dataset& train, int64_t images);
 
+/// What all processes of a training must have in common, as JSON: the configuration but for where
+/// it is computed, and what tells data apart.
+std::string to_json_of_all(const RunConfig& config, const RunData& data);
+
 /// Fits a model's configuration to a data set (classes and their names, channels, image size,
 /// normalisation) and to a recipe (dropout and stochastic depth), or to a recipe alone.
 void fit_to(nn::ModelConfig& model, const data::Dataset& dataset, const Recipe& recipe);
 void fit_to(nn::ModelConfig& model, const Recipe& recipe);
 
 /// Trains in the folder of a new run or of one that was begun; `data` is what its configuration
-/// names. See Trainer::run().
+/// names. With a group, every process calls it. See Trainer.
 RunSummary train_in(RunFolder folder, RunData data, Observer& observer,
-                    const StopRequested& stop = {});
+                    const StopRequested& stop = {}, dist::Group* group = nullptr);
 
 }  // namespace sape2::train

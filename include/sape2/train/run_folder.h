@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,11 @@ class RunFolder {
   /// Whichever of the two it takes, for those who come again with the same configuration.
   static RunFolder open_or_create(const std::filesystem::path& path, const RunConfig& config);
 
+  /// Stands for the folder of a run that another process of the same training keeps: nothing of it
+  /// can be read or written here.
+  static RunFolder kept_elsewhere(const RunConfig& config);
+  bool is_elsewhere() const { return !lock_; }
+
   /// The configuration of a run that was begun, whoever trains there.
   static RunConfig read_config(const std::filesystem::path& path);
 
@@ -70,7 +76,7 @@ class RunFolder {
   std::filesystem::path restart() const;
 
  private:
-  RunFolder(std::filesystem::path path, RunConfig config, io::FolderLock lock);
+  RunFolder(std::filesystem::path path, RunConfig config, std::optional<io::FolderLock> lock);
   static RunFolder begin(const std::filesystem::path& path, const RunConfig& config,
                          io::FolderLock lock);
   static RunFolder go_on(const std::filesystem::path& path, io::FolderLock lock);
@@ -80,7 +86,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   RunConfig config_;
-  io::FolderLock lock_;
+  std::optional<io::FolderLock> lock_;
 };
 
 }  // namespace sape2::train

@@ -28,10 +28,16 @@ struct Measured {
 /// What evaluate() gives, as a task's figures.
 Measured measured(const Evaluation& evaluation);
 
+/// What a loss is the mean over.
+struct WholeBatch {
+  const at::Tensor& targets;  ///< of all images that this process has of the batch
+  int64_t images = 0;         ///< of all processes together
+};
+
 /// The part that some images of a batch have in the loss of the whole batch; all parts sum to its
-/// mean. `targets` are theirs, `batch_targets` those of the whole batch.
+/// mean. `targets` are theirs.
 using Loss = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets,
-                                      const at::Tensor& batch_targets)>;
+                                      const WholeBatch& batch)>;
 
 /// What a model is trained for: what it learns from, by which loss, and how it is measured. One
 /// file in src/train/tasks and one line in its list, and one in src/nn/definitions/tasks.cpp.

@@ -13,6 +13,9 @@
 namespace sape2::data {
 struct Dataset;
 }
+namespace sape2::dist {
+class Group;
+}
 
 namespace sape2::train {
 
@@ -64,10 +67,15 @@ using StopRequested = std::function<bool()>;
 /// Trains the model of a run folder. A run that was cut off goes on from its newest checkpoint that
 /// can be used; on the CPU, with the same number of threads, it ends with the same weights bit for
 /// bit as one that was never interrupted.
+///
+/// With a group, all its processes train together. Rank 0 has the folder and is the only one that
+/// reads and writes files; the others have RunFolder::kept_elsewhere(), and get weights and all
+/// else from rank 0. A checkpoint is that of the run, not of a number of processes.
 class Trainer {
  public:
-  /// `source`, `test` and `observer` must outlive the trainer.
-  Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test, Observer& observer);
+  /// `source`, `test`, `observer` and `group` must outlive the trainer.
+  Trainer(RunFolder folder, BatchSource& source, const data::Dataset& test, Observer& observer,
+          dist::Group* group = nullptr);
   ~Trainer();
 
   /// Trains to the end, or until `stop` says so. Throws Diverged where the loss stops being a

@@ -9,6 +9,7 @@ namespace sape2::cli {
 
 // One line a benchmark: make_<name>_benchmark() in bench/<name>_benchmark.cpp.
 std::unique_ptr<Command> make_attention_benchmark();
+std::unique_ptr<Command> make_exchange_benchmark();
 std::unique_ptr<Command> make_infer_benchmark();
 std::unique_ptr<Command> make_train_benchmark();
 
@@ -21,6 +22,7 @@ class BenchCommand : public Command {
 
   void declare(CLI::App& app) override {
     benchmarks_.push_back(make_attention_benchmark());
+    benchmarks_.push_back(make_exchange_benchmark());
     benchmarks_.push_back(make_infer_benchmark());
     benchmarks_.push_back(make_train_benchmark());
     for (const auto& benchmark : benchmarks_) {

@@ -12,19 +12,18 @@
 #include "cli/study/comparison_progress.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
+#include "cli/together/processes.h"
 #include "cli/train/fitted_encoding.h"
 #include "cli/train/run_options.h"
 #include "cli/whole_number.h"
+#include "io/text_file.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 namespace sape2::cli {
@@ -33,18 +32,8 @@ namespace {
 constexpr long kMostSeeds = 1000;
 constexpr long kMostJobs = 256;
 constexpr long kMostTuneEpochs = 1'000'000;
+constexpr std::uint64_t kLargestResults = std::uint64_t{1} << 30;
 constexpr const char* kEveryGpu = "cuda";  // of --device: whichever is free
-
-std::string read_text(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    throw Error("cannot read " + in_quotes(path) + ": " +
-                (errno == 0 ? "it is empty" : std::generic_category().message(errno)));
-  }
-  return std::move(text).str();
-}
 
 // A results.json, or the folder of a comparison.
 study::NamedComparison read_results(const std::string& path) {
@@ -52,7 +41,7 @@ study::NamedComparison read_results(const std::string& path) {
   const std::string file = std::filesystem::is_directory(path, error)
                                ? (std::filesystem::path(path) / "results.json").native()
                                : path;
-  return {file, study::comparison_from_json(read_text(file), in_quotes(file))};
+  return {file, study::comparison_from_json(io::read_text_file(file, kLargestResults), file)};
 }
 
 void make_out_folder(const std::string& folder) {
@@ -75,6 +64,7 @@ class CompareCommand : public Command {
   }
 
   void declare(CLI::App& app) override {
+    app_ = &app;
     // A flag that is repeated counts as it was written last, as scripts expect.
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     const std::vector<CLI::Option*> reports_only = declare_rows(app);
@@ -100,7 +90,8 @@ class CompareCommand : public Command {
     }
     app.footer(
         "The same command goes on where it was cut off: finished runs are taken as they are. It\n"
-        "may run several times at once in one folder, too.\n\n"
+        "may run several times at once in one folder, too. Under torchrun, srun, mpirun or `sape2\n"
+        "launch`, the processes share the runs out, on machines with or without a common disk.\n\n"
         "  sape2 compare --encodings 'ape,rope2d,sape2-rel-k[gates=open]' --data cifar10 \\\n"
         "    --seeds 5 --baseline ape --out runs/three\n"
         "  sape2 compare --paper table1 --data cifar10 --device cuda --out runs/table1 \\\n"
@@ -119,28 +110,47 @@ class CompareCommand : public Command {
     options_.start_from(init_);
     const std::vector<study::ComparisonRow> rows = fitted(terminal, make_rows());
     const auto tuning = make_tuning();
+    Processes processes(*app_, dist::Loss::tolerated);
+    return processes.run([&] { return compare(terminal, processes, rows, tuning); });
+  }
+
+ private:
+  int compare(Terminal& terminal, Processes& processes,
+              const std::vector<study::ComparisonRow>& rows,
+              const std::optional<study::TuningPlan>& tuning) {
+    const bool several = processes.count() > 1;
+    if (several && (jobs_ > 0 || restart_)) {
+      throw Error(fmt::format("{} is for one process, but a launcher started {}; leave it out",
+                              jobs_ > 0 ? "--jobs" : "--restart", processes.count()));
+    }
+    if (several) options_.use_device(processes.device_for(options_.device()));
     const data::Dataset training = options_.load_training_images();
     const StopSignal stop_signal;
     if (parent_ > 0) end_with(static_cast<pid_t>(parent_));
-    const int jobs = number_of_jobs();
+    const int jobs = several ? 1 : number_of_jobs();
     use_threads(std::max(1, threads_in_use() / jobs));
     study::ComparisonPlan plan = make_plan(rows, training, tuning);
     plan.device = device_of_job(0);
     Companions companions;
     if (jobs > 1) start_companions(companions, jobs);
-    ComparisonProgress progress;
-    const auto comparison =
-        study::run_comparison(plan, training, out_, progress, StopSignal::requested);
+    std::unique_ptr<study::ComparisonObserver> progress;
+    if (processes.leads()) {
+      progress = std::make_unique<ComparisonProgress>();
+    } else {
+      progress = std::make_unique<study::ComparisonObserver>();
+    }
+    const auto comparison = study::run_comparison(plan, training, out_, *progress,
+                                                  StopSignal::requested, processes.team());
+    progress = nullptr;  // closes its line
     if (comparison.finished) {
       for (const std::string& sentence : companions.wait()) terminal.warning(sentence);
     }
-    if (parent_ == 0) print_report(terminal, comparison);
+    if (parent_ == 0 && processes.leads()) print_report(terminal, comparison);
     if (comparison.finished) return kExitSuccess;
-    terminal.print("stopped; the same command goes on from here");
+    if (processes.leads()) terminal.print("stopped; the same command goes on from here");
     return kExitInterrupted;
   }
 
- private:
   // Returns the options that ask for reports of what is trained already.
   std::vector<CLI::Option*> declare_rows(CLI::App& app) {
     auto* rows = app.add_option_group("Rows", "What to compare: one of these");
@@ -324,6 +334,7 @@ class CompareCommand : public Command {
                     {"report", (folder / "report.html").native()}});
   }
 
+  CLI::App* app_ = nullptr;
   std::string encodings_, paper_, from_, baseline_, init_;
   std::vector<std::string> merged_, tune_;
   bool family_ = false, restart_ = false;

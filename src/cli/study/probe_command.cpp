@@ -4,6 +4,7 @@
 #include "sape2/nn/vit.h"
 #include "sape2/study/probes.h"
 #include "sape2/train/run.h"
+#include "sape2/train/run_folder.h"
 
 #include "cli/command.h"
 #include "cli/model_argument.h"
@@ -17,8 +18,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 namespace sape2::cli {
 namespace {
@@ -69,12 +68,11 @@ void print(const Terminal& terminal, const study::ProbeResult& result) {
 
 // What a model in the folder of a run was trained on; of any other file nothing is known.
 train::DataConfig data_of_run(const std::filesystem::path& model) {
-  const std::filesystem::path config = model.parent_path() / "config.json";
-  std::ifstream stream(config, std::ios::binary);
-  if (!stream) return {.name = "shapes"};
-  std::ostringstream text;
-  text << stream.rdbuf();
-  train::DataConfig data = train::run_config_from_json(text.str(), config.native()).data;
+  std::error_code error;
+  if (!std::filesystem::exists(model.parent_path() / "config.json", error)) {
+    return {.name = "shapes"};
+  }
+  train::DataConfig data = train::RunFolder::read_config(model.parent_path()).data;
   data.image_size = 0;
   return data;
 }

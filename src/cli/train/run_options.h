@@ -28,6 +28,8 @@ class RunOptions {
   const std::string& model() const { return model_.empty() ? preferred_model_ : model_; }
   const std::string& recipe() const { return recipe_.empty() ? preferred_recipe_ : recipe_; }
   const std::string& data() const { return data_.name; }
+  /// In place of the one that was given.
+  void use_device(const std::string& device) { device_ = device; }
   const std::string& device() const { return device_; }
   std::uint64_t seed() const { return seed_; }
 

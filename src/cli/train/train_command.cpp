@@ -8,6 +8,7 @@
 #include "cli/stop_signal.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
+#include "cli/together/processes.h"
 #include "cli/train/fitted_encoding.h"
 #include "cli/train/run_options.h"
 #include "cli/train/train_progress.h"
@@ -15,7 +16,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <optional>
 
 namespace sape2::cli {
 namespace {
@@ -44,7 +47,8 @@ class TrainCommand : public Command {
                  "With --resume: move what the run has so far aside and begin at step 0");
     app.footer(
         "Ctrl-C finishes the step, saves, and tells how to go on. With the same configuration and\n"
-        "number of threads, a run on the CPU gives the same weights, interrupted or not.\n\n"
+        "number of threads, a run on the CPU gives the same weights, interrupted or not. Under\n"
+        "torchrun, srun, mpirun or `sape2 launch`, the processes train one model together.\n\n"
         "  sape2 train --data shapes --encoding sape2-rel-k --out runs/first\n"
         "  sape2 train --resume runs/first\n"
         "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper\n"
@@ -59,47 +63,98 @@ class TrainCommand : public Command {
     if (restart_ && resume_.empty()) {
       throw Error("--restart needs the run to begin again: give its folder with --resume");
     }
-    return resume_.empty() ? begin(terminal) : go_on(terminal);
+    Processes processes(*app_, dist::Loss::ends_all);
+    return processes.run(
+        [&] { return resume_.empty() ? begin(terminal, processes) : go_on(terminal, processes); });
   }
 
  private:
-  int begin(Terminal& terminal) {
+  int begin(Terminal& terminal, Processes& processes) {
     if (!encoding_.empty()) nn::EncodingSpec::parse(encoding_);  // before data is read
+    options_.use_device(processes.device_for(options_.device()));
     options_.start_from(init_);
     train::RunData data = options_.load_data();
     const train::RunConfig config = options_.make_config(data.train, encoding_);
+    refuse_masks_together(config, processes);
+    processes.agree("configuration", train::to_json_of_all(config, data));
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;
-    auto run_folder = train::RunFolder::create(folder, config);
-    terminal.print(fmt::format(
-        "{}: {} training and {} test images, {} classes; {} with {} parameters; run in {}",
-        data.train.name, data.train.size(), data.test.size(), data.train.classes(),
-        config.model.encoding.to_string(), nn::parameter_count(config.model), folder));
-    if (!encoding_.empty()) {
-      say_fitted(terminal, nn::EncodingSpec::parse(encoding_), config.model.encoding);
+    auto run_folder =
+        processes.leads() ? begun(folder, config) : train::RunFolder::kept_elsewhere(config);
+    if (processes.leads()) {
+      terminal.print(fmt::format(
+          "{}: {} training and {} test images, {} classes; {} with {} parameters; run in {}",
+          data.train.name, data.train.size(), data.test.size(), data.train.classes(),
+          config.model.encoding.to_string(), nn::parameter_count(config.model), folder));
+      if (!encoding_.empty()) {
+        say_fitted(terminal, nn::EncodingSpec::parse(encoding_), config.model.encoding);
+      }
     }
-    TrainProgress progress;
-    return report(
-        terminal, folder,
-        train::train_in(std::move(run_folder), std::move(data), progress, StopSignal::requested));
+    return train_and_report(terminal, processes, std::move(run_folder), std::move(data), folder);
   }
 
-  int go_on(Terminal& terminal) {
+  // Its loss is a mean over the counted pixels of a batch, of which a process sees its own alone.
+  static void refuse_masks_together(const train::RunConfig& config, const Processes& processes) {
+    if (processes.count() == 1 || config.model.task == nn::kClassification) return;
+    throw Error("the task " + config.model.task +
+                " trains in one process; start it without a launcher");
+  }
+
+  // A launcher that starts everything again after a failure means the run that it began.
+  static train::RunFolder begun(const std::string& folder, const train::RunConfig& config) {
+    if (dist::restarts() == 0) return train::RunFolder::create(folder, config);
+    auto found = train::RunFolder::open_or_create(folder, config);
+    if (train::fingerprint(found.config()) == train::fingerprint(config)) return found;
+    throw Error(folder + " holds a run of another configuration; choose another folder with --out");
+  }
+
+  int go_on(Terminal& terminal, Processes& processes) {
     refuse_other_options();
-    auto folder = train::RunFolder::open(resume_);
-    const int threads = folder.config().threads;
-    if (app_->get_parent()->count("--threads") == 0 && threads > 0) use_threads(threads);
-    if (app_->count("--device") > 0) folder.use_device(options_.device());
-    const train::Task& task = train::task_named(folder.config().model.task);
-    train::RunData data =
-        train::load_run_data(train::data_of_run(folder.config().data, resume_), task.target());
-    if (restart_) {
-      terminal.print(
-          fmt::format("what the run had so far is now in {}", folder.restart().native()));
+    std::optional<train::RunFolder> folder;
+    const std::string shared = processes.from_leader("run", [&] {
+      folder = train::RunFolder::open(resume_);
+      train::RunConfig config = folder->config();
+      config.data = train::absolute_paths(train::data_of_run(config.data, resume_));
+      return train::to_json(config);
+    });
+    const auto config = train::run_config_from_json(shared, resume_);
+    if (!folder) folder = train::RunFolder::kept_elsewhere(config);
+    if (app_->get_parent()->count("--threads") == 0 && config.threads > 0) {
+      use_threads(processes.count() == 1 ? config.threads
+                                         : std::min(config.threads, processes.most_threads()));
     }
-    TrainProgress progress;
-    return report(
-        terminal, resume_,
-        train::train_in(std::move(folder), std::move(data), progress, StopSignal::requested));
+    if (app_->count("--device") > 0) folder->use_device(options_.device());
+    if (processes.count() > 1 && folder->config().device.starts_with("cuda")) {
+      folder->use_device(processes.device_for("cuda"));  // rank 0 may have begun on one of its own
+    }
+    refuse_masks_together(config, processes);
+    train::RunData data =
+        train::load_run_data(config.data, train::task_named(config.model.task).target());
+    processes.agree("configuration", train::to_json_of_all(config, data));
+    if (restart_ && processes.leads() && dist::restarts() == 0) {
+      terminal.print(
+          fmt::format("what the run had so far is now in {}", folder->restart().native()));
+    }
+    return train_and_report(terminal, processes, *std::move(folder), std::move(data), resume_);
+  }
+
+  int train_and_report(Terminal& terminal, Processes& processes, train::RunFolder run_folder,
+                       train::RunData data, const std::string& folder) {
+    dist::Group* group = processes.make_group(run_folder.config().device);
+    std::unique_ptr<train::Observer> observer;
+    if (processes.leads()) {
+      if (group != nullptr) {
+        terminal.print(fmt::format("{} processes train together, sums by {}", processes.count(),
+                                   group->library() == "nccl" ? "NCCL" : "Gloo"));
+      }
+      observer = std::make_unique<TrainProgress>();
+    } else {
+      observer = std::make_unique<train::Observer>();
+    }
+    const auto summary = train::train_in(std::move(run_folder), std::move(data), *observer,
+                                         StopSignal::requested, group);
+    observer = nullptr;  // closes its line
+    if (processes.leads()) return report(terminal, folder, summary);
+    return summary.finished ? kExitSuccess : kExitInterrupted;
   }
 
   // A run is what its config.json says: only where it runs may change.

@@ -44,6 +44,13 @@ struct MixDraws {
   std::vector<std::int64_t> partners;
 };
 bool mixes(const MixOptions& options);
+
+/// The places begin … end − 1 of a batch of so many images, and behind them those of the images
+/// that they are mixed with: what has to be made for that part of the batch.
+std::vector<std::int64_t> places_of_part(std::int64_t begin, std::int64_t end, std::int64_t batch,
+                                         const MixOptions& options, const BatchKey& key);
+
+/// With places_of_part(), images behind the part itself are drawn too, but mixed with nothing.
 MixDraws draw_mix(std::int64_t batch, ImageSize size, const MixOptions& options,
                   const BatchKey& key);
 

@@ -9,10 +9,10 @@ namespace sape2::data {
 
 CropDraw draw_crop(std::int64_t padding, double flip_probability, const BatchKey& key,
                    std::int64_t image) {
-  Draws crop(key.seed, key.epoch, key.first + image, Purpose::crop);
+  Draws crop(key.seed, key.epoch, key.image(image), Purpose::crop);
   const std::int64_t top = crop.between(0, 2 * padding), left = crop.between(0, 2 * padding);
   return {top, left,
-          Draws(key.seed, key.epoch, key.first + image, Purpose::flip).chance(flip_probability)};
+          Draws(key.seed, key.epoch, key.image(image), Purpose::flip).chance(flip_probability)};
 }
 
 at::Tensor random_crop_and_flip(const at::Tensor& images, std::int64_t padding,

@@ -35,6 +35,27 @@ void draw_erased_box(Boxes& boxes, Draws draws, double probability, std::int64_t
   boxes.add(0, 0, 0, 0);
 }
 
+// Each image has one partner and is the partner of one.
+std::vector<std::int64_t> draw_partners(std::int64_t batch, const BatchKey& key) {
+  return shuffled(batch, Draws(key.seed, key.epoch, key.first, Purpose::partner));
+}
+
+// By index into the images that are made; an image whose partner is not made is its own.
+std::vector<std::int64_t> partners_at(const BatchKey& key) {
+  const auto partners = draw_partners(key.batch, key);
+  std::vector<std::int64_t> index_of(partners.size(), -1);
+  for (std::size_t i = 0; i < key.places.size(); ++i) {
+    index_of[static_cast<std::size_t>(key.places[i])] = static_cast<std::int64_t>(i);
+  }
+  std::vector<std::int64_t> found;
+  for (std::size_t i = 0; i < key.places.size(); ++i) {
+    const std::int64_t partner = partners[static_cast<std::size_t>(key.places[i])];
+    const std::int64_t index = index_of[static_cast<std::size_t>(partner)];
+    found.push_back(index < 0 ? static_cast<std::int64_t>(i) : index);
+  }
+  return found;
+}
+
 // Each image's own share and the rest of its partner; no step is fused, so devices agree.
 at::Tensor blended(const at::Tensor& own, const at::Tensor& partners, const at::Tensor& share) {
   at::Tensor rest = own.index_select(0, partners).mul_(1 - share);
@@ -46,7 +67,7 @@ at::Tensor blended(const at::Tensor& own, const at::Tensor& partners, const at::
 Boxes draw_erased(std::int64_t batch, ImageSize size, double probability, const BatchKey& key) {
   Boxes boxes;
   for (std::int64_t i = 0; i < batch; ++i) {
-    draw_erased_box(boxes, Draws(key.seed, key.epoch, key.first + i, Purpose::erase), probability,
+    draw_erased_box(boxes, Draws(key.seed, key.epoch, key.image(i), Purpose::erase), probability,
                     size.height, size.width);
   }
   return boxes;
@@ -56,13 +77,26 @@ bool mixes(const MixOptions& options) {
   return options.probability > 0 && (options.mixup > 0 || options.cutmix > 0);
 }
 
+std::vector<std::int64_t> places_of_part(std::int64_t begin, std::int64_t end, std::int64_t batch,
+                                         const MixOptions& options, const BatchKey& key) {
+  std::vector<std::int64_t> places;
+  for (std::int64_t place = begin; place < end; ++place) places.push_back(place);
+  if (!mixes(options)) return places;
+  const auto partners = draw_partners(batch, key);
+  for (std::int64_t place = begin; place < end; ++place) {
+    const std::int64_t partner = partners[static_cast<std::size_t>(place)];
+    if (partner < begin || partner >= end) places.push_back(partner);
+  }
+  return places;
+}
+
 MixDraws draw_mix(std::int64_t batch, ImageSize size, const MixOptions& options,
                   const BatchKey& key) {
   const auto [height, width] = size;
   MixDraws shares;
-  shares.partners = shuffled(batch, Draws(key.seed, key.epoch, key.first, Purpose::partner));
+  shares.partners = key.places.empty() ? draw_partners(batch, key) : partners_at(key);
   for (std::int64_t i = 0; i < batch; ++i) {
-    Draws draws(key.seed, key.epoch, key.first + i, Purpose::mix);
+    Draws draws(key.seed, key.epoch, key.image(i), Purpose::mix);
     const bool mixed = draws.chance(options.probability);
     const bool cut = options.mixup <= 0 || (options.cutmix > 0 && draws.chance(0.5));
     const double kept = mixed ? draws.beta(cut ? options.cutmix : options.mixup) : 1;

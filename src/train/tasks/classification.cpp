@@ -27,11 +27,10 @@ class Classification : public Task {
   }
 
   Loss loss(const Recipe&) const override {
-    return
-        [](const at::Tensor& outputs, const at::Tensor& targets, const at::Tensor& batch_targets) {
-          const double share = 1 / static_cast<double>(batch_targets.size(0));
-          return ops::soft_cross_entropy(outputs, targets, share);
-        };
+    return [](const at::Tensor& outputs, const at::Tensor& targets, const WholeBatch& batch) {
+      const double share = 1 / static_cast<double>(batch.images);
+      return ops::soft_cross_entropy(outputs, targets, share);
+    };
   }
 
   Measured measure(nn::ViT& model, const data::Dataset& dataset,

@@ -47,16 +47,16 @@ class Segmentation : public Task {
   }
 
   Loss loss(const Recipe& recipe) const override {
-    return
-        [smoothing = recipe.label_smoothing](const at::Tensor& outputs, const at::Tensor& targets,
-                                             const at::Tensor& batch_targets) {
-          return pixel_cross_entropy(outputs, targets, smoothing) / counted_pixels(batch_targets);
-        };
+    return [smoothing = recipe.label_smoothing](
+               const at::Tensor& outputs, const at::Tensor& targets, const WholeBatch& batch) {
+      return pixel_cross_entropy(outputs, targets, smoothing) / counted_pixels(batch.targets);
+    };
   }
 
   Measured measure(nn::ViT& model, const data::Dataset& dataset,
                    const EvaluateOptions& options) const override {
     check_masks(model, dataset);
+    if (options.group != nullptr) throw Error("masks are evaluated in one process");
     const at::NoGradGuard no_grad;
     const bool was_training = model.is_training();
     model.eval();

@@ -32,15 +32,14 @@ struct Product : LinearProduct<ConstRows16> {
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
     }
-    const char* panels = panel(first_panel);
-    const std::int64_t bytes = panel_bytes();
+    const char* first_weights = panel(first_panel);
     const std::uint16_t* inputs = x.data + row * x.stride;
     const std::int64_t pairs = (weights.inputs() + 1) / 2;
     for (std::int64_t i = 0; i < pairs; ++i) {
       __m512bh column[kPanels];
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) {
-        column[p] = (__m512bh)_mm512_load_si512(panels + p * bytes + i * 64);
+        column[p] = (__m512bh)_mm512_load_si512(first_weights + p * panel_bytes + i * 64);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -104,7 +103,7 @@ void round_rows(std::int64_t rows, std::int64_t width, ConstRows x, Rows16 y) {
 void linear_bfloat16_rows(const PackedWeights& weights, std::int64_t rows, ConstRows16 x, Rows y,
                           const LinearEpilogue& epilogue) {
   const Product product{{weights, x, y, epilogue}};
-  for_each_block<kMostRows, kMostPanels>(rows, product.panels(), product);
+  for_each_block<kMostRows, kMostPanels>(rows, product.panels, product);
 }
 
 }  // namespace sape2::kernels

@@ -15,16 +15,20 @@ constexpr std::int64_t panels_of(std::int64_t outputs) {
 /// One layer's product: what all its blocks share.
 template <typename Inputs>
 struct LinearProduct {
+  LinearProduct(const PackedWeights& packed, Inputs inputs, Rows outputs,
+                const LinearEpilogue& after)
+      : weights(packed), x(inputs), y(outputs), epilogue(after) {}
+
+  const char* panel(std::int64_t index) const {
+    return static_cast<const char*>(weights.data()) + index * panel_bytes;
+  }
+
   const PackedWeights& weights;
   Inputs x;
   Rows y;
   const LinearEpilogue& epilogue;
-
-  std::int64_t panels() const { return panels_of(weights.outputs()); }
-  std::int64_t panel_bytes() const { return static_cast<std::int64_t>(weights.bytes()) / panels(); }
-  const char* panel(std::int64_t index) const {
-    return static_cast<const char*>(weights.data()) + index * panel_bytes();
-  }
+  std::int64_t panels = panels_of(weights.outputs());
+  std::int64_t panel_bytes = static_cast<std::int64_t>(weights.bytes()) / panels;
 };
 
 // The functions of sape2/kernels/linear.h for the best SIMD target, arguments checked.

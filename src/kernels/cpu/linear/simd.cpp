@@ -143,10 +143,10 @@ struct Product : LinearProduct<ConstRows> {
     const float* inputs = x.data + row * x.stride;
     if (weights.dtype() == DType::float32) {
       sum_float32<kRows, kPanels>(weights.inputs(), inputs, x.stride, panel(first_panel),
-                                  panel_bytes(), sum);
+                                  panel_bytes, sum);
     } else {
       sum_bfloat16<kRows, kPanels>(weights.inputs(), inputs, x.stride, panel(first_panel),
-                                   panel_bytes(), sum);
+                                   panel_bytes, sum);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -164,7 +164,7 @@ struct Product : LinearProduct<ConstRows> {
 void linear_rows(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
                  const LinearEpilogue& epilogue) {
   const Product product{{weights, x, y, epilogue}};
-  for_each_block<kMostRows, kMostPanels>(rows, product.panels(), product);
+  for_each_block<kMostRows, kMostPanels>(rows, product.panels, product);
 }
 
 void finish_block(const float* sums, int rows, int columns, std::int64_t outputs, std::int64_t row,

@@ -66,9 +66,9 @@ struct TileProduct : LinearProduct<ConstRows16> {
   template <int kRowTiles, int kPanels>
   void block(std::int64_t row_tile, std::int64_t first_panel) const {
     const std::uint16_t* inputs[kRowTiles];
-    const char* panels[kPanels];
+    const char* weight_panels[kPanels];
     for (int r = 0; r < kRowTiles; ++r) inputs[r] = x.data + first_row(row_tile + r) * x.stride;
-    for (int p = 0; p < kPanels; ++p) panels[p] = panel(first_panel + p);
+    for (int p = 0; p < kPanels; ++p) weight_panels[p] = panel(first_panel + p);
     tiles.template zero<0>();
     if constexpr (kPanels > 1) tiles.template zero<1>();
     if constexpr (kRowTiles > 1) tiles.template zero<2>();
@@ -78,10 +78,10 @@ struct TileProduct : LinearProduct<ConstRows16> {
       const std::uint16_t* left[kRowTiles];
       const char* right[kPanels];
       for (int r = 0; r < kRowTiles; ++r) left[r] = inputs[r] + i;
-      for (int p = 0; p < kPanels; ++p) right[p] = panels[p] + i / 2 * kTileRowBytes;
+      for (int p = 0; p < kPanels; ++p) right[p] = weight_panels[p] + i / 2 * kTileRowBytes;
       step(left, x.stride, right);
     }
-    if (whole < weights.inputs()) last_step(inputs, panels, whole);
+    if (whole < weights.inputs()) last_step(inputs, weight_panels, whole);
     finish<kRowTiles, kPanels>(row_tile, first_panel);
   }
 
@@ -108,7 +108,7 @@ struct TileProduct : LinearProduct<ConstRows16> {
   /// The same for inputs that do not fill a tile: zeros do. Another shape would empty the sums.
   template <int kRowTiles, int kPanels>
   void last_step(const std::uint16_t* const (&inputs)[kRowTiles],
-                 const char* const (&panels)[kPanels], std::int64_t first) const {
+                 const char* const (&weight_panels)[kPanels], std::int64_t first) const {
     alignas(64) std::uint16_t filled_inputs[kRowTiles][kTileRows][kTileInputs] = {};
     alignas(64) char filled_panels[kPanels][kTileRows * kTileRowBytes] = {};
     const std::uint16_t* left[kRowTiles];
@@ -121,7 +121,8 @@ struct TileProduct : LinearProduct<ConstRows16> {
       left[r] = &filled_inputs[r][0][0];
     }
     for (int p = 0; p < kPanels; ++p) {
-      std::memcpy(filled_panels[p], panels[p] + first / 2 * kTileRowBytes, pairs * kTileRowBytes);
+      std::memcpy(filled_panels[p], weight_panels[p] + first / 2 * kTileRowBytes,
+                  pairs * kTileRowBytes);
       right[p] = filled_panels[p];
     }
     step(left, kTileInputs, right);
@@ -155,7 +156,7 @@ void linear_tile_rows(Tiles& tiles, const PackedWeights& weights, std::int64_t r
   const Product product{{weights, x, y, epilogue}, tiles, rows};
   tiles.configure(product.config());
   for_each_block<Product::kMostRowTiles, Product::kMostPanels>((rows + kTileRows - 1) / kTileRows,
-                                                               product.panels(), product);
+                                                               product.panels, product);
   tiles.release();
 }
 

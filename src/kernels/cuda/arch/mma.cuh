@@ -17,6 +17,12 @@ struct Lane {
   __device__ Lane() : g(threadIdx.x % 32 / 4), t(threadIdx.x % 4) {}
 };
 
+/// The diagonal of a 16×16 result, of which lanes t = g/2 have two numbers each: row g's and row
+/// g+8's.
+__device__ inline float2 diagonal(const float (&c)[2][4], const Lane& lane) {
+  return lane.g % 2 ? make_float2(c[0][1], c[1][3]) : make_float2(c[0][0], c[1][2]);
+}
+
 /// Two neighbours.
 template <class T>
 using Pair = std::conditional_t<kIsFp32<T>, float2, std::uint32_t>;

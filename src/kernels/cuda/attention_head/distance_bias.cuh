@@ -85,8 +85,9 @@ struct CenteredVectors {
       products(c, axis, own_row, tile.b_rows(own_row));
       if (at.t == at.g / 2) {
         float* const to = norms + axis * slots + own_row + at.g;
-        to[0] = at.g % 2 ? c[0][1] : c[0][0];
-        to[8] = at.g % 2 ? c[1][3] : c[1][2];
+        const float2 squared = diagonal(c, at);
+        to[0] = squared.x;
+        to[8] = squared.y;
       }
     }
   }

@@ -262,7 +262,7 @@ bool backward_as(const AttentionBackwardParams& p, cudaStream_t stream,
       if (s.base.adds_to_dk) leave_vectors(true);
       const auto keys = [&](auto exact) {
         launch(bwd_dkdv_kernel<T, Form, decltype(exact)::value>, key_blocks, {.overlapping = true},
-               kThreads, spread_evenly(key_blocks, BwdDkDvSmem<Form>::kBytes), stream, s);
+               kThreads, spread_evenly(key_blocks, sizeof(BwdDkDvSmem<Form>)), stream, s);
       };
       if constexpr (Form == BiasForm::direct)
         if (!has_exact_ratio<T>(f)) return keys(std::false_type());

@@ -110,8 +110,9 @@ __global__ void __launch_bounds__(kThreads) center_kernel(const __grid_constant_
     }
     if (lane.t == lane.g / 2) {
       float* const norms = p.norms[axis] + place + row + lane.g;
-      norms[0] = lane.g % 2 ? c[0][1] : c[0][0];
-      norms[8] = lane.g % 2 ? c[1][3] : c[1][2];
+      const float2 squared = diagonal(c, lane);
+      norms[0] = squared.x;
+      norms[8] = squared.y;
     }
   }
 }

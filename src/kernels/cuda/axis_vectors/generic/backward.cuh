@@ -23,6 +23,92 @@ struct BackwardAxisParams {
   int turns;  // the warps' scratch is shared by so many of them, one after another: 1, 2 or 4
 };
 
+/// The steps of a group of lines, on what the kernel has in registers and in shared memory.
+template <class T, int HeadSize, int N8>
+struct BackwardTile {
+  static constexpr int kN8 = HeadSize / 8;
+  const BackwardAxisParams& params;
+  const Params& p;
+  const Geometry& g;
+  const AxisLines& axis;
+  const int &image, &head;
+  const std::int64_t& batch_head;
+  const int& lane;
+  const Lane& at;
+  const Tile<T>& q;
+  unsigned char* const& table_place;
+  const Tile<T>& dscores;
+  const int &pitch, &value_pitch;
+  float *const &positions, *const &values;
+  int* const& tokens;
+
+  __device__ TableTile<T, HeadSize> load_table(int set, bool load) const {
+    return TableTile<T, HeadSize>({p.tables[set][params.axis] + head * p.table_head_stride +
+                                       std::int64_t(axis.table_first) * g.head_size,
+                                   axis.positions, g.head_size},
+                                  table_place, load);
+  }
+  __device__ void add_to_rows(const View& tensor, const float (&c)[kN8][4], int first) const {
+    if (tensor.data == nullptr) return;
+    const auto to = head_of<T>(tensor, image, head);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = tokens[first + at.g + 8 * half];
+      if (token >= 0) add_to_row(to.row(token), c, half, g.head_size, g.aligned);
+    }
+  }
+  /// The gradients of sixteen patches' vectors become those of positions, and of table values in
+  /// the values' place.
+  template <class Gradient>
+  __device__ void turn_gradients(const Gradient* gradients, int set, int first, int own_first,
+                                 const float (&position)[N8][4], float (&dposition)[N8][4]) const {
+    const auto vector_of = [&](int row) {
+      const int token = tokens[first + row];
+      return token < 0 ? nullptr
+                       : gradients + params.all.gradients.place(g, axis, params.axis, set,
+                                                                batch_head, token);
+    };
+    float d[N8][4];
+    load_gradients(d, vector_of(at.g), vector_of(at.g + 8), axis.length);
+    __syncwarp();
+    const int windows[2] = {window_first(axis, own_first + at.g),
+                            window_first(axis, own_first + at.g + 8)};
+    const float shifts[2] = {float(axis.origin - windows[0]), float(axis.origin - windows[1])};
+    for_each_place<N8>(axis.length, [&](int n8, int e, int m) {
+      const int row = at.g + e / 2 * 8;
+      const Between between(position[n8][e], axis, windows[e / 2]);
+      const float* const z = values + row * value_pitch;
+      const float slope = z[between.above] - z[between.below];
+      dposition[n8][e] = fmaf(d[n8][e], slope, dposition[n8][e]);
+      positions[row * pitch + m] = position[n8][e] + shifts[e / 2];
+    });
+    __syncwarp();
+    for (int i = lane; i < 32 * value_pitch; i += 32) values[i] = 0.0F;
+    __syncwarp();
+    // Two lanes a patch, one for each half of its line.
+    const int row = lane % 16, middle = axis.length / 2;
+    if (const auto* const own_d = vector_of(row); own_d != nullptr)
+      spread_over_table(lane < 16 ? 0 : middle, lane < 16 ? middle : axis.length, window_rows(axis),
+                        positions + row * pitch, own_d, values + lane * value_pitch);
+    __syncwarp();
+    for (int i = lane; i < 16 * value_pitch; i += 32) values[i] += values[i + 16 * value_pitch];
+    __syncwarp();
+  }
+  /// dk += dtᵀ · q over the rows of the keys' line.
+  __device__ void add_keys(float (&dk)[kN8][4], int first, int begin) const {
+    for (int row = begin; row < begin + axis.line_rows; row += 16) {
+      const auto fragment = load_a_transposed(dscores, row, first - begin);
+#pragma unroll
+      for (int n8 = 0; n8 < kN8; n8 += 2) {
+        FragmentB<T> b[2];
+        load_b_columns(b, q, row, n8 * 8);
+        mma(dk[n8], fragment, b[0]);
+        mma(dk[n8 + 1], fragment, b[1]);
+      }
+    }
+  }
+};
+
 template <class T, int HeadSize, int N8>
 __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 8 ? 1
                                             : N8 > 4                              ? 2
@@ -63,24 +149,10 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
   const auto& from = params.all.gradients;
   const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
   const float gate_offset = per_head(p.gate_offset, head, 0.0F);
-  const auto load_table = [&](int set, bool load) {
-    return TableTile<T, HeadSize>({p.tables[set][params.axis] + head * p.table_head_stride +
-                                       std::int64_t(axis.table_first) * g.head_size,
-                                   axis.positions, g.head_size},
-                                  table_place, load);
-  };
-
+  const BackwardTile<T, HeadSize, N8> steps{
+      params, p,           g,       axis,  image,       head,      batch_head, lane,  at,
+      q,      table_place, dscores, pitch, value_pitch, positions, values,     tokens};
   const bool last_from_q = p.sets == 1 && p.first_from_q;
-  const auto add_to_rows = [&](const View& tensor, const float(&c)[kN8][4], int first) {
-    if (tensor.data == nullptr) return;
-    const auto to = head_of<T>(tensor, image, head);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int token = token_of(first + at.g + 8 * half);
-      if (token >= 0) add_to_row(to.row(token), c, half, g.head_size, g.aligned);
-    }
-  };
-
   float dscale = 0.0F, doffset = 0.0F;
   for (int group = first_group; group < last_group; ++group) {
     __syncthreads();
@@ -88,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
     load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
     load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
     cp_async_commit();
-    if (p.sets == 1) load_table(0, group == first_group);
+    if (p.sets == 1) steps.load_table(0, group == first_group);
     cp_async_wait<0>();
     __syncthreads();
 
@@ -106,57 +178,23 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
       for (int set = 0; set < p.sets; ++set) {
         const bool from_q = set == 0 && p.first_from_q;
         const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
-        const TableTile<T, HeadSize> table = load_table(set, p.sets > 1);
+        const TableTile<T, HeadSize> table = steps.load_table(set, p.sets > 1);
         if (p.sets > 1) __syncthreads();
         for (int turn = 0; turn < turns; ++turn) {
           if (busy && warp % turns == turn) {
             const int own_first = first - begin;
             table.values(axis, first, own_first, source, values, value_pitch);
-            const auto turn_gradients = [&](auto* gradients) {
-              const auto vector_of = [&](int row) {
-                const int token = tokens[first + row];
-                return token < 0
-                           ? nullptr
-                           : gradients + from.place(g, axis, params.axis, set, batch_head, token);
-              };
-              float d[N8][4];
-              load_gradients(d, vector_of(at.g), vector_of(at.g + 8), axis.length);
-              __syncwarp();
-              const int windows[2] = {window_first(axis, own_first + at.g),
-                                      window_first(axis, own_first + at.g + 8)};
-              const float shifts[2] = {float(axis.origin - windows[0]),
-                                       float(axis.origin - windows[1])};
-              for_each_place<N8>(axis.length, [&](int n8, int e, int m) {
-                const int row = at.g + e / 2 * 8;
-                const Between between(position[n8][e], axis, windows[e / 2]);
-                const float* const z = values + row * value_pitch;
-                const float slope = z[between.above] - z[between.below];
-                dposition[n8][e] = fmaf(d[n8][e], slope, dposition[n8][e]);
-                positions[row * pitch + m] = position[n8][e] + shifts[e / 2];
-              });
-              __syncwarp();
-              for (int i = lane; i < 32 * value_pitch; i += 32) values[i] = 0.0F;
-              __syncwarp();
-              // Two lanes a patch, one for each half of its line.
-              const int row = lane % 16, middle = axis.length / 2;
-              if (const auto* const own_d = vector_of(row); own_d != nullptr)
-                spread_over_table(lane < 16 ? 0 : middle, lane < 16 ? middle : axis.length,
-                                  window_rows(axis), positions + row * pitch, own_d,
-                                  values + lane * value_pitch);
-              __syncwarp();
-              for (int i = lane; i < 16 * value_pitch; i += 32)
-                values[i] += values[i + 16 * value_pitch];
-              __syncwarp();
-            };
             if (from.fp32) {
-              turn_gradients(static_cast<const float*>(from.axes[params.axis]));
+              steps.turn_gradients(static_cast<const float*>(from.axes[params.axis]), set, first,
+                                   own_first, position, dposition);
             } else {
-              turn_gradients(static_cast<const T*>(from.axes[params.axis]));
+              steps.turn_gradients(static_cast<const T*>(from.axes[params.axis]), set, first,
+                                   own_first, position, dposition);
             }
             // The source's own gradient, dz · table. Of two sets the first one's is that of q.
             choose(dsource[round], dsource[round], false);
             table.add_product(dsource[round], axis, own_first, values, value_pitch);
-            if (set + 1 < p.sets) add_to_rows(params.all.dq, dsource[round], first);
+            if (set + 1 < p.sets) steps.add_to_rows(params.all.dq, dsource[round], first);
           }
           __syncthreads();
           // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a round.
@@ -227,12 +265,11 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
             mma(dq[column + 1], fragment, b[1]);
           }
         }
-        add_to_rows(params.all.dq, dq, first);
+        steps.add_to_rows(params.all.dq, dq, first);
       }
     }
     __syncthreads();
 
-    // dk += dtᵀ · q over the rows of the keys' line.
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
       const int first = round * kRowTile + warp * 16;
@@ -240,17 +277,8 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
       const int begin = first / axis.line_rows * axis.line_rows;
       float dk[kN8][4];
       choose(dk, dsource[round], !last_from_q);
-      for (int row = begin; row < begin + axis.line_rows; row += 16) {
-        const auto fragment = load_a_transposed(dscores, row, first - begin);
-#pragma unroll
-        for (int n8 = 0; n8 < kN8; n8 += 2) {
-          FragmentB<T> b[2];
-          load_b_columns(b, q, row, n8 * 8);
-          mma(dk[n8], fragment, b[0]);
-          mma(dk[n8 + 1], fragment, b[1]);
-        }
-      }
-      add_to_rows(params.all.dk, dk, first);
+      steps.add_keys(dk, first, begin);
+      steps.add_to_rows(params.all.dk, dk, first);
     }
   }
 

@@ -91,7 +91,7 @@ __device__ float2 squared_lengths(const float (&vector)[N8][4]) {
     mma(c[0], a, FragmentB<T>{a.r[0], a.r[2]});
     mma(c[1], a, FragmentB<T>{a.r[1], a.r[3]});
   }
-  return lane.g % 2 ? make_float2(c[0][1], c[1][3]) : make_float2(c[0][0], c[1][2]);
+  return diagonal(c, lane);
 }
 
 }  // namespace sape2::kernels::cuda::axis_vectors::specialized

@@ -73,7 +73,7 @@ __device__ void store_vectors([[maybe_unused]] const CUtensorMap& map, [[maybe_u
 #endif
 }
 
-/// `Near`: made ready for distances, the launch before having found the shift.
+/// `Centered`: made ready for distances, the launch before having found the shift.
 template <class T, class Lines, bool Centered>
 __global__ void __launch_bounds__(Lines::kThreads, kForwardBlocks<Lines>)
     forward_kernel(const __grid_constant__ ForwardKernelParams params) {

@@ -1,0 +1,37 @@
+# What sums over processes need beside LibTorch: the headers of Gloo (libgloo-dev) and of NCCL, and a LibTorch that has
+# the libraries. Sets SAPE2_HAVE_GLOO and SAPE2_HAVE_NCCL to 1 or 0, and SAPE2_NCCL_INCLUDE.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES sape2::torch)
+set(CMAKE_REQUIRED_FLAGS "-std=c++17")
+if(TORCH_VERSION VERSION_GREATER_EQUAL 2.10)
+  set(CMAKE_REQUIRED_FLAGS "-std=c++20")
+endif()
+check_cxx_source_compiles(
+  "#define USE_C10D_GLOO
+   #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+   int main() { return c10d::ProcessGroupGloo::createDeviceForHostname(\"127.0.0.1\") == nullptr; }"
+  SAPE2_GLOO_COMPILES)
+
+if(TARGET torch_cuda)
+  # PyTorch's wheels bring it as a wheel of its own, beside torch.
+  find_path(SAPE2_NCCL_INCLUDE nccl.h
+            HINTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include" "${CUDA_HOME}/include" /usr/local/cuda/include)
+  if(SAPE2_NCCL_INCLUDE)
+    set(CMAKE_REQUIRED_INCLUDES "${SAPE2_NCCL_INCLUDE}")
+    check_cxx_source_compiles(
+      "#define USE_C10D_NCCL
+       #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+       int main() { return c10d::ProcessGroupNCCL::Options::create() == nullptr; }"
+      SAPE2_NCCL_COMPILES)
+  endif()
+endif()
+foreach(name GLOO NCCL)
+  set(SAPE2_HAVE_${name} 0)
+  if(SAPE2_${name}_COMPILES)
+    set(SAPE2_HAVE_${name} 1)
+  endif()
+  message(STATUS "sums over processes with ${name}: ${SAPE2_HAVE_${name}}")
+endforeach()
+unset(CMAKE_REQUIRED_LIBRARIES)
+unset(CMAKE_REQUIRED_FLAGS)
+unset(CMAKE_REQUIRED_INCLUDES)
