@@ -97,7 +97,7 @@ std::string to_json_of_all(const RunConfig& config, const RunData& data) {
   json["data"].erase("root");
   if (data::folder_of_name(config.data.name)) json["data"].erase("name");
   const auto digest = [](const data::Dataset& images) {
-    const at::Tensor labels = images.labels.contiguous();
+    const at::Tensor labels = (images.labels.defined() ? images.labels : images.masks).contiguous();
     const at::Tensor some = images.images.slice(0, 0, images.size(), 1 + images.size() / 64);
     const at::Tensor pixels = some.contiguous();
     const auto bytes = [](const at::Tensor& tensor) {

@@ -59,6 +59,7 @@ class Segmentation : public Task {
   Measured measure(nn::ViT& model, const data::Dataset& dataset,
                    const EvaluateOptions& options) const override {
     check_masks(model, dataset);
+    if (options.group != nullptr) throw Error("masks are evaluated in one process");
     const at::NoGradGuard no_grad;
     const bool was_training = model.is_training();
     model.eval();
