@@ -3,7 +3,6 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/study/comparison_report.h"
-#include "sape2/train/task.h"
 
 #include "nn/json_reader.h"
 
@@ -63,7 +62,7 @@ train::Figures figures_in(JsonReader& read, const Definitions& figures) {
 }
 
 train::TestRecord test_in(JsonReader& read, const Definitions& figures) {
-  return {loss_in(read, "test_loss"), figures_in(read, figures)};
+  return {.loss = loss_in(read, "test_loss"), .figures = figures_in(read, figures)};
 }
 
 train::EpochRecord epoch_from(const Json& json, const std::string& where,
@@ -85,8 +84,9 @@ RunResult run_from(const Json& json, const std::string& where, const Definitions
       .seconds = read.number_between("seconds", 0, kMostSeconds, "a time"),
       .images_per_second = read.number_between("images/s", 0, kLargestRate, "a number from 0"),
       .peak_bytes = whole_in(read, "peak bytes")};
-  for (const Json& epoch : list_in(read, "epochs"))
+  for (const Json& epoch : list_in(read, "epochs")) {
     run.epochs.push_back(epoch_from(epoch, where, figures));
+  }
   if (json.contains("start")) {
     JsonReader start(read.at("start"), where + "'s \"start\"");
     run.start = test_in(start, figures);

@@ -48,19 +48,18 @@ std::optional<RunOutcome> read_outcome(const std::filesystem::path& file,
     }
     const auto share = [&](const char* key) { return read.number_between(key, 0, 1, "a share"); };
     RunResult& result = outcome.result;
+    result.loss = read.number("loss");
     if (json.contains("figures")) {
       const Json& figures = read.at("figures");
-      if (!figures.is_object()) read.wrong("figures", figures, "an object");
-      nn::JsonReader of_task(figures, "its figures");
+      nn::JsonReader each(figures, "its figures");
       for (const auto& item : figures.items()) {
-        result.figures.push_back({item.key(), of_task.number_between(item.key(), 0, 1, "a share")});
+        result.figures.push_back({item.key(), each.number_between(item.key(), 0, 1, "a share")});
       }
       result.best = share("best");
     } else {  // of versions that knew classifiers alone
       result.figures = {{"top1", share("top1")}, {"top5", share("top5")}};
       result.best = share("best_top1");
     }
-    result.loss = read.number("loss");
     result.seconds = read.number("seconds");
     result.images_per_second = read.number("images_per_second");
     result.peak_bytes = read.integer("peak_bytes");

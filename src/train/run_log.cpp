@@ -23,10 +23,10 @@ StepRecord step_of(nn::JsonReader read) {
 }
 
 // Whatever the task measures stands behind the loss, before the time.
-TestRecord test_of(nn::JsonReader& read, const Json& line) {
+TestRecord test_of(nn::JsonReader& read, const Json& json) {
   TestRecord test{read.number("test_loss"), {}};
   bool begun = false;
-  for (const auto& item : line.items()) {
+  for (const auto& item : json.items()) {
     if (item.key() == "seconds") break;
     if (begun) {
       test.figures.push_back({item.key(), read.number_between(item.key(), 0, 1, "a share")});
@@ -36,13 +36,13 @@ TestRecord test_of(nn::JsonReader& read, const Json& line) {
   return test;
 }
 
-EpochRecord epoch_of(nn::JsonReader read, const Json& line) {
+EpochRecord epoch_of(nn::JsonReader read, const Json& json) {
   EpochRecord record{.epoch = read.count("epoch"),
                      .step = read.count("step"),
                      .train_loss = read.number("train_loss"),
                      .test = std::nullopt,
                      .seconds = read.number("seconds")};
-  if (line.contains("test_loss")) record.test = test_of(read, line);
+  if (json.contains("test_loss")) record.test = test_of(read, json);
   return record;
 }
 

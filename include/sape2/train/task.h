@@ -28,10 +28,10 @@ struct Measured {
 /// What evaluate() gives, as a task's figures.
 Measured measured(const Evaluation& evaluation);
 
-/// The batch that a loss is the mean of.
+/// What a loss is the mean over.
 struct WholeBatch {
-  at::Tensor targets;  ///< those that this process has
-  int64_t images = 0;  ///< of all processes that share the batch
+  const at::Tensor& targets;  ///< of all images that this process has of the batch
+  int64_t images = 0;         ///< of all processes together
 };
 
 /// The part that some images of a batch have in the loss of the whole batch; all parts sum to its
@@ -58,9 +58,6 @@ class Task {
 
   /// Made of LibTorch's operations on the outputs' device: it is part of a recorded step.
   virtual Loss loss(const Recipe& recipe) const = 0;
-
-  /// Whether several processes can share a batch.
-  virtual bool can_share_batches() const = 0;
 
   /// See evaluate() for what it throws.
   virtual Measured measure(nn::ViT& model, const data::Dataset& dataset,

@@ -36,8 +36,8 @@ struct PhaseSeconds {
 /// over all of them during the backward pass: the weights stay the same bits on every rank.
 class TrainingStep {
  public:
-  /// `model` must be on its device already and outlive this object, and so must `group`. Its task
-  /// has the loss.
+  /// `model` must be on its device already and outlive this object, and so must `group`. The
+  /// model's task has the loss.
   TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed, dist::Group* group = nullptr);
   ~TrainingStep();
 

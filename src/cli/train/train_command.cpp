@@ -126,6 +126,7 @@ class TrainCommand : public Command {
     if (processes.count() > 1 && folder->config().device.starts_with("cuda")) {
       folder->use_device(processes.device_for("cuda"));  // rank 0 may have begun on one of its own
     }
+    refuse_masks_together(config, processes);
     train::RunData data =
         train::load_run_data(config.data, train::task_named(config.model.task).target());
     processes.agree("configuration", train::to_json_of_all(config, data));
@@ -138,13 +139,6 @@ class TrainCommand : public Command {
 
   int train_and_report(Terminal& terminal, Processes& processes, train::RunFolder run_folder,
                        train::RunData data, const std::string& folder) {
-    const train::Task& task = train::task_named(run_folder.config().model.task);
-    if (processes.count() > 1 && !task.can_share_batches()) {
-      throw Error(fmt::format(
-          "{} is trained by one process so far, and {} were started; start one, or let `sape2 "
-          "compare` share out whole runs",
-          task.definition().name, processes.count()));
-    }
     dist::Group* group = processes.make_group(run_folder.config().device);
     std::unique_ptr<train::Observer> observer;
     if (processes.leads()) {

@@ -33,8 +33,6 @@ class Classification : public Task {
     };
   }
 
-  bool can_share_batches() const override { return true; }
-
   Measured measure(nn::ViT& model, const data::Dataset& dataset,
                    const EvaluateOptions& options) const override {
     return measured(evaluate(model, dataset, options));

@@ -53,9 +53,6 @@ class Segmentation : public Task {
     };
   }
 
-  // The mean is over counted pixels, whose number each process knows of its own images alone.
-  bool can_share_batches() const override { return false; }
-
   Measured measure(nn::ViT& model, const data::Dataset& dataset,
                    const EvaluateOptions& options) const override {
     check_masks(model, dataset);
