@@ -263,16 +263,16 @@ void Trainer::State::test_start() {
   if (folder.checkpoints().empty()) save_checkpoint();
   if (!history.start) {
     copy_weights(training.weights_to_keep(), *keepsake);
-    const TestRecord test = tested(0, nullptr);  // the log may have it, which rank 0 alone sees
-    history.start = test;
+    const TestRecord start = tested(0, nullptr);  // the log may have it, which rank 0 alone sees
+    history.start = start;
     saving([&] {
-      log->append(to_json_line(test));
+      log->append(to_json_line(start));
       Scalars scalars;
-      add_test(scalars, test);
+      add_test(scalars, start);
       events->add(0, scalars);
-      keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = test, .seconds = 0});
+      keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = start, .seconds = 0});
     });
-    observer.start_tested(test);
+    observer.start_tested(start);
   }
   progress.best = std::max(progress.best, main_figure(history.start->figures));
   interval_start = Clock::now();
