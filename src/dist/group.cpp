@@ -7,6 +7,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <new>
 #include <set>
 
 namespace sape2::dist {
@@ -90,7 +91,7 @@ Group::Group(Team& team, c10::Device device) : team_(team), device_(device) {
 
 Group::~Group() {
   // Sums that will never end keep the library's threads: it must not be waited for.
-  if (!team_.state_->left) new std::shared_ptr<Backend>(std::move(backend_));
+  if (!team_.state_->left) new (std::nothrow) std::shared_ptr<Backend>(std::move(backend_));
 }
 
 void Group::Sum::wait() {

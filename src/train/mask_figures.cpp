@@ -49,7 +49,7 @@ void fill_mask(uint8_t* mask, int64_t height, int64_t width) {
       }
     }
     std::ranges::sort(next);
-    next.erase(std::ranges::unique(next).begin(), next.end());
+    next.erase(std::unique(next.begin(), next.end()), next.end());
     front = std::move(next);
   }
 }
