@@ -255,16 +255,16 @@ void Trainer::State::test_start() {
   if (folder.checkpoints().empty()) save_checkpoint();
   if (!history.start) {
     copy_weights(training.weights_to_keep(), *keepsake);
-    const TestRecord test = tested(0, nullptr);  // the log may have it, which rank 0 alone sees
-    history.start = test;
+    const TestRecord start = tested(0, nullptr);  // the log may have it, which rank 0 alone sees
+    history.start = start;
     saving([&] {
-      log->append(to_json_line(test));
-      events->add(
-          0,
-          {{"epoch/test_loss", test.loss}, {"epoch/top1", test.top1}, {"epoch/top5", test.top5}});
-      keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = test, .seconds = 0});
+      log->append(to_json_line(start));
+      events->add(0, {{"epoch/test_loss", start.loss},
+                      {"epoch/top1", start.top1},
+                      {"epoch/top5", start.top5}});
+      keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = start, .seconds = 0});
     });
-    observer.start_tested(test);
+    observer.start_tested(start);
   }
   progress.best_top1 = std::max(progress.best_top1, history.start->top1);
   interval_start = Clock::now();
