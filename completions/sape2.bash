@@ -38,7 +38,8 @@ _sape2() {
     --encoding | --encodings | --baseline) words=$(_sape2_offers "$program" Encodings) ;;
     --model) words=$(_sape2_offers "$program" Models) ;;
     --data) words=$(_sape2_ask data "$program" data list | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p') ;;
-    --recipe) words="paper strong quick" ;;
+    --recipe) words="paper strong quick segmentation" ;;
+    --task) words="classification segmentation" ;;
     --device) words="cpu cuda" ;;
     --dtypes) words="float32 bfloat16 float16" ;;
     --passes) words="forward forward+backward" ;;
@@ -58,7 +59,7 @@ _sape2() {
       elif [[ $command == bench && -z $benchmark ]]; then
         words="attention exchange infer train"
       elif [[ $command == data ]]; then
-        words="list get info cifar10 cifar100 fashion-mnist shapes"
+        words="list get info cifar10 cifar100 fashion-mnist oxford-pets shapes"
       fi
       ;;
   esac

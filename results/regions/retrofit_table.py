@@ -43,7 +43,7 @@ def main() -> None:
     if not found:
         sys.exit(f"{sys.argv[1]} holds no folder with a results.json; run retrofit.sh first")
     columns = sorted({epochs for cells in found.values() for epochs in cells})
-    print("| encoding | starts from |", *(f"{epochs} epochs |" for epochs in columns))
+    print("| encoding, top-1 % after so many epochs | starts from |", *(f"{epochs} |" for epochs in columns))
     print("|---" * (2 + len(columns)) + "|")
     for (encoding, kind), cells in found.items():
         start = "the trained ape model" if kind == "retrofit" else "random weights"

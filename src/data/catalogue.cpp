@@ -16,8 +16,9 @@ namespace sape2::data {
 namespace {
 
 constexpr std::string_view kFolderPrefix = "folder:";
+constexpr std::string_view kPets = "oxford-pets", kSpecies = "oxford-pets:species";
 
-Dataset load_official(const std::string& name, Split split, const LoadOptions& options) {
+std::filesystem::path official_folder(const std::string& name, const LoadOptions& options) {
   const auto folder = find_dataset(name, options.root);
   if (!folder) {
     std::vector<std::string> places;
@@ -25,13 +26,19 @@ Dataset load_official(const std::string& name, Split split, const LoadOptions& o
     throw Error(fmt::format("{} was not found in {}: run `sape2 data get {}`", name,
                             fmt::join(places, ", "), name));
   }
-  return official_files(name).read(*folder, split);
+  return *folder;
 }
 
 Dataset load_shapes(Split split, const LoadOptions& options) {
   ShapesOptions shapes{.split = split, .seed = options.seed};
   if (options.image_size > 0) shapes.image_size = options.image_size;
-  return make_shapes(shapes).dataset;
+  Shapes made = make_shapes(shapes);
+  return options.target == Target::masks ? with_masks(std::move(made)) : std::move(made.dataset);
+}
+
+// Which of its classes `oxford-pets` or `oxford-pets:species` asks for.
+PetsClasses pets_classes(const std::string& name) {
+  return name == kSpecies ? PetsClasses::species : PetsClasses::breeds;
 }
 
 }  // namespace
@@ -44,15 +51,19 @@ const std::vector<DatasetInfo>& known_datasets() {
        10'000},
       {"fashion-mnist", "grey pictures of clothes", "github.com, or Debian", 1, 28, 28, 10, 60'000,
        10'000},
+      {"oxford-pets", "photographs of 37 breeds of cats and dogs, with masks", "robots.ox.ac.uk", 3,
+       0, 0, 37, 3'680, 3'669},
       {"shapes", "textured shapes on repetitive backgrounds", "generated", 3, 32, 32, 10, 4'000,
        1'000},
-      {"folder", "folder:PATH, a folder of PNG or JPEG files for each class", "your own", 3, 0, 0,
-       0, 0, 0}};
+      {"folder", "folder:PATH, a folder of PNG or JPEG files for each class, or images and masks",
+       "your own", 3, 0, 0, 0, 0, 0}};
   return all;
 }
 
 const DatasetInfo& dataset_info(const std::string& name) {
-  const std::string plain = name.starts_with(kFolderPrefix) ? "folder" : name;
+  const std::string plain = name.starts_with(kFolderPrefix) ? "folder"
+                            : name == kSpecies              ? std::string(kPets)
+                                                            : name;
   std::vector<std::string> names;
   for (const DatasetInfo& info : known_datasets()) {
     if (info.name == plain) return info;
@@ -83,9 +94,19 @@ Dataset load_dataset(const std::string& name, Split split, const LoadOptions& op
   if (info.name == "folder") {
     const std::filesystem::path path = folder_of_name(name).value_or(options.root);
     if (path.empty()) throw Error("say which folder: folder:PATH");
-    return read_folder(path, split, options);
+    return options.target == Target::masks ? read_masked_folder(path, split, options)
+                                           : read_folder(path, split, options);
   }
-  Dataset dataset = load_official(info.name, split, options);
+  if (info.name == kPets) {
+    return read_pets(official_folder(info.name, options), split, pets_classes(name), options);
+  }
+  if (options.target == Target::masks) {
+    throw Error(
+        fmt::format("{} has no masks; those that have are oxford-pets, shapes and folder:PATH with "
+                    "images/ and masks/",
+                    info.name));
+  }
+  Dataset dataset = official_files(info.name).read(official_folder(info.name, options), split);
   return options.image_size > 0 ? resized(dataset, options.image_size, options.image_size)
                                 : dataset;
 }

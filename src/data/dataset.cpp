@@ -22,6 +22,13 @@ std::string_view to_string(Split split) {
 
 std::vector<std::int64_t> images_per_class(const Dataset& dataset) {
   std::vector<std::int64_t> counts(dataset.class_names.size(), 0);
+  if (dataset.target() == Target::masks) {
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const at::Tensor shown = dataset.masks.eq(static_cast<std::int64_t>(i)).flatten(1).any(1);
+      counts[i] = shown.sum().item<std::int64_t>();
+    }
+    return counts;
+  }
   const at::Tensor labels = dataset.labels.contiguous();
   const auto* label = labels.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < dataset.size(); ++i) ++counts.at(label[i]);
@@ -46,6 +53,14 @@ void check_class_names(const std::vector<std::string>& names, const std::filesys
   }
 }
 
+Dataset selected(const Dataset& dataset, const at::Tensor& indices) {
+  Dataset result = dataset;
+  for (at::Tensor* tensor : {&result.images, &result.labels, &result.masks}) {
+    if (tensor->defined()) *tensor = tensor->index_select(0, indices);
+  }
+  return result;
+}
+
 Dataset resized(const Dataset& dataset, std::int64_t height, std::int64_t width) {
   if (dataset.height() == height && dataset.width() == width) return dataset;
   Dataset result = dataset;
@@ -65,6 +80,13 @@ Dataset resized(const Dataset& dataset, std::int64_t height, std::int64_t width)
                   static_cast<std::size_t>(height * width));
     }
   });
+  if (dataset.masks.defined()) {
+    const auto middles = [](std::int64_t from, std::int64_t to) {
+      return (at::arange(to, at::kLong) * 2 + 1).mul(from).floor_divide(2 * to);
+    };
+    result.masks = dataset.masks.index_select(1, middles(dataset.height(), height))
+                       .index_select(2, middles(dataset.width(), width));
+  }
   return result;
 }
 

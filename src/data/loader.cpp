@@ -103,7 +103,7 @@ struct Loader::State {
       ready.made->block(stream);
       for (const at::Tensor* tensor :
            {&ready.batch.images, &ready.batch.targets, &ready.batch.labels}) {
-        tensor->record_stream(stream);
+        if (tensor->defined()) tensor->record_stream(stream);
       }
     }
     return std::move(ready.batch);
@@ -126,7 +126,9 @@ struct Loader::State {
   State(Dataset given, const LoaderOptions& with) : dataset(std::move(given)), options(with) {
     check(dataset, options);
     dataset.images = dataset.images.to(options.device);
-    dataset.labels = dataset.labels.to(options.device);
+    for (at::Tensor* tensor : {&dataset.labels, &dataset.masks}) {
+      if (tensor->defined()) *tensor = tensor->to(options.device);
+    }
     order = epoch_order(dataset.size(), epoch, options);
   }
 
@@ -160,6 +162,14 @@ struct Loader::State {
     const bool on_cpu = options.device.is_cpu();
     const at::Tensor chosen = (on_cpu ? batch.indices : batch.indices.pin_memory())
                                   .to(options.device, /*non_blocking=*/true);
+    if (dataset.target() == Target::masks) {
+      MaskedBatch masked = augment_with_masks(dataset.images.index_select(0, chosen),
+                                              dataset.masks.index_select(0, chosen),
+                                              dataset.normalisation, options.augment, key);
+      batch.images = std::move(masked.images);
+      batch.targets = std::move(masked.masks);
+      return batch;
+    }
     batch.labels = dataset.labels.index_select(0, chosen);
     if (ops::can_augment(dataset.images)) {
       const auto plan =

@@ -64,6 +64,10 @@ std::optional<fs::path> find_dataset(const std::string& name, const fs::path& ro
   std::optional<fs::path> incomplete;
   for (const fs::path& place : search_roots(root)) {
     for (const fs::path& folder : {place / name, place / official.folder, place}) {
+      if (official.tree) {
+        if (official.tree->is_in(folder)) return folder;
+        continue;
+      }
       const auto present =
           std::count_if(official.files.begin(), official.files.end(),
                         [&](const std::string& file) { return has_file(folder, file); });

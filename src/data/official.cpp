@@ -87,10 +87,45 @@ OfficialFiles fashion_mnist() {
           }};
 }
 
+// images/NAME.jpg, annotations/LIST.txt, annotations/trimaps/NAME.png; not the boxes of heads.
+bool is_pets_file(const std::string& text) {
+  const fs::path path(text);
+  const std::string parent = path.parent_path(), ending = path.extension();
+  if (path.filename().native().starts_with('.')) return false;
+  return (parent == "images" && ending == ".jpg") ||
+         (parent == "annotations" && ending == ".txt") ||
+         (parent == "annotations/trimaps" && ending == ".png");
+}
+
+OfficialFiles oxford_pets() {
+  return {
+      .name = "oxford-pets",
+      .folder = "oxford-iiit-pet",  // as torchvision calls it
+      .files = {},
+      .checksums = {},
+      .extras = {},
+      .remote = {{"images.tar.gz", "https://www.robots.ox.ac.uk/~vgg/data/pets/data/images.tar.gz",
+                  791'918'971, "5c4f3ee8e5d25df40f4fd59a7f44e54c"},
+                 {"annotations.tar.gz",
+                  "https://www.robots.ox.ac.uk/~vgg/data/pets/data/annotations.tar.gz", 19'173'078,
+                  "95a8c909bbe2e81eed6a22bccdf3f68f"}},
+      .remote_is_archive = true,
+      .home = "https://www.robots.ox.ac.uk/~vgg/data/pets/",
+      .npm_package = "",
+      .debian_package = "",
+      .read = [](const fs::path& folder,
+                 Split split) { return read_pets(folder, split, PetsClasses::breeds, {}); },
+      .tree = FileTree{.parts = {"images", "annotations", "trimaps", "trainval.txt", "test.txt"},
+                       .is_in = holds_pets,
+                       .is_part = is_pets_file,
+                       .check = [](const fs::path& folder) { check_pets(folder); }}};
+}
+
 }  // namespace
 
 const OfficialFiles& official_files(const std::string& name) {
-  static const std::vector<OfficialFiles> all{cifar10(), cifar100(), fashion_mnist()};
+  static const std::vector<OfficialFiles> all{cifar10(), cifar100(), fashion_mnist(),
+                                              oxford_pets()};
   for (const OfficialFiles& official : all) {
     if (official.name == name) return official;
   }

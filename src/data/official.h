@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,18 +18,29 @@ struct RemoteFile {
   std::string md5;
 };
 
+/// A data set of many small files, whose archives are unpacked with their folders.
+struct FileTree {
+  std::vector<std::string> parts;  ///< what a folder of it holds: folders and files, some of them
+  std::function<bool(const std::filesystem::path& folder)> is_in;
+  /// Of a file's path in an archive. What it accepts lies in one of the parts.
+  std::function<bool(const std::string& path)> is_part;
+  /// Throws Error where a folder is not what was published.
+  std::function<void(const std::filesystem::path& folder)> check;
+};
+
 struct OfficialFiles {
   std::string name;
   std::string folder;                  ///< what the official archive calls its folder
   std::vector<std::string> files;      ///< what a complete folder holds; gzipped or not
   std::vector<std::string> checksums;  ///< MD5 of each file where published, otherwise empty
   std::vector<std::string> extras;     ///< welcome, not needed
-  std::vector<RemoteFile> remote;      ///< one archive, or the files themselves
+  std::vector<RemoteFile> remote;      ///< one archive, those of a tree, or the files themselves
   bool remote_is_archive;
   std::string home;            ///< the page a person would look at
   std::string npm_package;     ///< empty: none
   std::string debian_package;  ///< empty: none
   std::function<Dataset(const std::filesystem::path& folder, Split split)> read;
+  std::optional<FileTree> tree = {};  ///< in place of `files` and `checksums`
 };
 
 /// Throws for data sets that are not fetched.

@@ -60,6 +60,7 @@ Inspection::Inspection(std::shared_ptr<nn::ViT> model, const data::Image& image,
                        const InputSize& size, std::int64_t most_patches)
     : Look(model->config(), fit_image(image, model->config().vit, size, most_patches)),
       model_(std::move(model)) {
+  nn::require_classifier(config(), "explain");
   const at::NoGradGuard no_grad;
   const at::ScalarType type = model_->parameters().front().scalar_type();
   const at::Tensor input =

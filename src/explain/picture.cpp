@@ -61,13 +61,21 @@ Picture picture_of(const data::Dataset& dataset, std::string_view split, std::in
   if (pixels.size(0) == 1) pixels = pixels.expand({3, -1, -1});
   pixels = pixels.permute({1, 2, 0}).contiguous();
   const auto* bytes = pixels.data_ptr<std::uint8_t>();
-  const auto label = static_cast<std::size_t>(dataset.labels[index].item<std::int64_t>());
-  return {.name = fmt::format("{}:{}:{}", dataset.name, split, index),
-          .image = {.height = dataset.height(),
-                    .width = dataset.width(),
-                    .channels = 3,
-                    .pixels = {bytes, bytes + pixels.numel()}},
-          .label = dataset.class_names.at(label)};
+  Picture picture{.name = fmt::format("{}:{}:{}", dataset.name, split, index),
+                  .image = {.height = dataset.height(),
+                            .width = dataset.width(),
+                            .channels = 3,
+                            .pixels = {bytes, bytes + pixels.numel()}},
+                  .label = ""};
+  if (dataset.target() == data::Target::labels) {
+    const auto label = static_cast<std::size_t>(dataset.labels[index].item<std::int64_t>());
+    picture.label = dataset.class_names.at(label);
+    return picture;
+  }
+  const at::Tensor mask = dataset.masks[index].contiguous();
+  const auto* classes = mask.data_ptr<std::uint8_t>();
+  picture.mask = {dataset.height(), dataset.width(), 1, {classes, classes + mask.numel()}};
+  return picture;
 }
 
 std::vector<Picture> PictureSource::find(const std::string& name) {
@@ -87,7 +95,9 @@ const data::Dataset& PictureSource::split_of(const std::string& dataset, data::S
   const auto key = std::pair(dataset, split);
   const auto found = splits_.find(key);
   if (found != splits_.end()) return found->second;
-  return splits_.emplace(key, data::load_dataset(dataset, split, {.root = root_})).first->second;
+  return splits_
+      .emplace(key, data::load_dataset(dataset, split, {.root = root_, .target = target_}))
+      .first->second;
 }
 
 }  // namespace sape2::explain

@@ -51,6 +51,11 @@ std::vector<float> take_prefix(Weights& weights, const nn::ViTConfig& vit) {
 
 nn::ModelConfig checked_config(const io::SafetensorsFile& file) {
   nn::ModelConfig config = io::read_model_config(file);
+  try {
+    nn::require_classifier(config, "the runtime without LibTorch");
+  } catch (const Error& error) {
+    throw Error(in_quotes(file.path()) + ": " + error.what());
+  }
   io::check_depth(file, config);
   if (config.vit.head_size() > kernels::kMaxHeadSize) {
     throw Error(in_quotes(file.path()) + " has heads of " + std::to_string(config.vit.head_size()) +

@@ -11,6 +11,9 @@
 namespace sape2::nn {
 namespace {
 
+// The last number of a byte means that a pixel is not counted.
+constexpr int64_t kMostPixelClasses = 255;
+
 Json vit_to_json(const ViTConfig& c) {
   return {{"image_size", {c.image_size.height, c.image_size.width}},
           {"patch_size", {c.patch_size.height, c.patch_size.width}},
@@ -80,6 +83,10 @@ void check_class_names(const std::vector<std::string>& names) {
 
 void ModelConfig::validate() const {
   vit.validate();
+  if (head() == Head::pixels && vit.classes > kMostPixelClasses) {
+    throw Error("classes is " + std::to_string(vit.classes) + ", expected at most " +
+                std::to_string(kMostPixelClasses) + " for the task " + task);
+  }
   check_encoding(encoding, vit.encoding_shape());
   check_length("class_names", class_names.size(), "classes", vit.classes);
   check_class_names(class_names);
@@ -100,11 +107,13 @@ void ModelConfig::validate() const {
 }
 
 std::string to_json(const ModelConfig& config) {
-  const Json json{{"vit", vit_to_json(config.vit)},
-                  {"encoding", config.encoding.to_string()},
-                  {"class_names", config.class_names},
-                  {"mean", config.mean},
-                  {"deviation", config.deviation}};
+  Json json{{"vit", vit_to_json(config.vit)},
+            {"encoding", config.encoding.to_string()},
+            {"class_names", config.class_names},
+            {"mean", config.mean},
+            {"deviation", config.deviation}};
+  // Only where it is needed: versions that know classifiers alone read theirs as ever.
+  if (config.task != kClassification) json["task"] = config.task;
   // Class names of a configuration that was not validated may not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
@@ -119,6 +128,7 @@ ModelConfig model_config_from_json(std::string_view text) {
   config.class_names = read.list<std::string>("class_names", &Json::is_string, "a list of strings");
   config.mean = read.numbers("mean");
   config.deviation = read.numbers("deviation");
+  if (json.contains("task")) config.task = read.text("task");
   read.refuse_others();
   config.validate();
   return config;

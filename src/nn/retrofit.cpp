@@ -26,7 +26,7 @@ bool is_position(const std::string& name) {
 
 bool same_classes(const ModelConfig& one, const ModelConfig& other) {
   const bool both_named = !one.class_names.empty() && !other.class_names.empty();
-  return one.vit.classes == other.vit.classes &&
+  return one.task == other.task && one.vit.classes == other.vit.classes &&
          (!both_named || one.class_names == other.class_names);
 }
 

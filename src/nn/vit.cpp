@@ -65,7 +65,7 @@ struct ViT::Layers {
   std::unique_ptr<Encoding> encoding;
   PatchEmbed patch_embed;
   std::vector<Block> blocks;
-  std::optional<LayerNorm> norm;     // before pooling; none for mean pooling
+  std::optional<LayerNorm> norm;     // before the head or pooling; none for mean pooling
   std::optional<LayerNorm> fc_norm;  // after pooling; for mean pooling only
   std::optional<Linear> seq_pool;    // for sequence pooling only
   std::optional<Linear> head;
@@ -84,12 +84,15 @@ ViT::Layers::Layers(const ModelConfig& config, ParameterScope scope)
                   config.vit.patch_size.width, config.vit.width),
       blocks(make_blocks(scope.child("blocks"), config.vit, *encoding)) {
   const ViTConfig& vit = config.vit;
-  if (vit.pooling == Pooling::mean) {
+  const bool pools = config.head() == Head::image;
+  if (pools && vit.pooling == Pooling::mean) {
     fc_norm.emplace(scope.child("fc_norm"), vit.width);
   } else {
     norm.emplace(scope.child("norm"), vit.width);
   }
-  if (vit.pooling == Pooling::sequence) seq_pool.emplace(scope.child("seq_pool"), vit.width, 1);
+  if (pools && vit.pooling == Pooling::sequence) {
+    seq_pool.emplace(scope.child("seq_pool"), vit.width, 1);
+  }
   head.emplace(scope.child("head"), vit.width, vit.classes);
 }
 
@@ -131,7 +134,7 @@ std::map<std::string, at::Tensor> ViT::weights_at(int64_t rows, int64_t cols) co
 }
 
 at::Tensor ViT::forward(const at::Tensor& images, const at::Tensor& depth_factors) {
-  return forward_head(forward_features(images, {}, depth_factors));
+  return run_head(forward_features(images, {}, depth_factors), images);
 }
 
 at::Tensor ViT::draw_depth(int64_t images, const at::Generator& generator) const {
@@ -160,7 +163,13 @@ at::Tensor ViT::forward_features(const at::Tensor& images, const AttentionWatche
 
 at::Tensor ViT::forward_with_gates(const at::Tensor& images, const GateSubstitute& substitute) {
   ForwardPass pass{.grid = grid_of(images, config_.vit), .gate_substitute = substitute};
-  return forward_head(run_layers(images, pass));
+  return run_head(run_layers(images, pass), images);
+}
+
+at::Tensor ViT::run_head(const at::Tensor& features, const at::Tensor& images) {
+  if (config_.head() == Head::image) return forward_head(features);
+  const Size2d size{images.size(2), images.size(3)}, patch = config_.vit.patch_size;
+  return forward_pixels(features, {size.height / patch.height, size.width / patch.width}, size);
 }
 
 at::Tensor ViT::run_layers(const at::Tensor& images, ForwardPass& pass) {
@@ -175,11 +184,37 @@ at::Tensor ViT::run_layers(const at::Tensor& images, ForwardPass& pass) {
 
 at::Tensor ViT::forward_head(const at::Tensor& features) {
   const ViTConfig& vit = config_.vit;
+  require_classifier(config_, "the head of a classifier");
   if (vit.pooling == Pooling::class_token) return (*layers_->head)(features.select(1, 0));
   const at::Tensor patches = features.narrow(1, vit.prefix(), features.size(1) - vit.prefix());
   if (vit.pooling == Pooling::mean) return (*layers_->head)((*layers_->fc_norm)(patches.mean(1)));
   const at::Tensor weights = at::softmax((*layers_->seq_pool)(patches), 1);  // (B, patches, 1)
   return (*layers_->head)(at::matmul(weights.transpose(1, 2), patches).squeeze(1));
+}
+
+at::Tensor ViT::forward_pixels(const at::Tensor& features, Size2d grid, Size2d size) {
+  const int64_t prefix = config_.vit.prefix(), patches = grid.height * grid.width;
+  if (config_.head() != Head::pixels || features.size(1) != prefix + patches) {
+    throw Error("tokens are " + shown(features) + ", which a model of the task " + config_.task +
+                " does not spread over a grid of " + std::to_string(grid.height) + "×" +
+                std::to_string(grid.width));
+  }
+  const at::Tensor logits = (*layers_->head)(features.narrow(1, prefix, patches))
+                                .to(at::kFloat)
+                                .transpose(1, 2)
+                                .unflatten(2, {grid.height, grid.width});  // (B, K, rows, cols)
+  // As two products: exact, and their gradients are products as well, alike on every device.
+  const at::Tensor down = upsampling_matrix(grid.height, size.height, logits.options());
+  const at::Tensor across = upsampling_matrix(grid.width, size.width, logits.options());
+  return at::matmul(down, at::matmul(logits, across.t()));
+}
+
+at::Tensor upsampling_matrix(int64_t source, int64_t target, const at::TensorOptions& options) {
+  const at::NoGradGuard no_grad;
+  const double step = static_cast<double>(source) / static_cast<double>(target);
+  const at::Tensor middle = at::arange(target, options).add(0.5).mul(step).sub(0.5);
+  const at::Tensor place = middle.clamp(0, static_cast<double>(source - 1)).unsqueeze(1);
+  return (1 - (place - at::arange(source, options)).abs()).clamp_min(0);
 }
 
 int64_t parameter_count(const ModelConfig& config) {

@@ -72,6 +72,7 @@ void export_model(const nn::ViT& model, const std::filesystem::path& path,
                   const ExportOptions& options) {
   const at::NoGradGuard no_grad;
   const nn::ModelConfig& config = model.config();
+  nn::require_classifier(config, "an ONNX file");
   const nn::Size2d size = options.image_size.value_or(config.vit.image_size);
   check_size(config, size);
   check_opset(options.opset);

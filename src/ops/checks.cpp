@@ -1,5 +1,7 @@
 #include "ops/checks.h"
 
+#include "sape2/base/in_quotes.h"
+
 #include "ops/sizes.h"
 
 #include <ATen/ATen.h>
@@ -108,7 +110,8 @@ void check_choice(const char* op, const char* name, const std::string& value,
     if (value == choice) return;
     list += std::string(list.empty() ? "\"" : ", \"") + choice + "\"";
   }
-  TORCH_CHECK_VALUE(false, op, ": ", name, " is \"", value, "\"; one of ", list, " was expected");
+  TORCH_CHECK_VALUE(false, op, ": ", name, " is ", in_quotes(value), "; one of ", list,
+                    " was expected");
 }
 
 void check_table_rows(const char* op, const std::string& span, int64_t rows) {

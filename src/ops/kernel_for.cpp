@@ -1,5 +1,6 @@
 #include "sape2/ops/kernel_for.h"
 
+#include "sape2/base/in_quotes.h"
 #include "sape2/kernels/dispatch.h"
 #ifdef SAPE2_FUSED_CUDA
 #include "sape2/kernels/cuda.h"
@@ -27,8 +28,8 @@ Value one_of(const char* argument, const std::string& text,
     if (text == name) return value;
     names += (names.empty() ? "\"" : ", \"") + std::string(name) + "\"";
   }
-  C10_THROW_ERROR(ValueError, c10::str("kernel_for: ", argument, " is \"", text, "\"; one of ",
-                                       names, " was expected"));
+  C10_THROW_ERROR(ValueError, c10::str("kernel_for: ", argument, " is ", in_quotes(text),
+                                       "; one of ", names, " was expected"));
 }
 
 cuda::Device device_of(const std::string& name) {
@@ -37,8 +38,8 @@ cuda::Device device_of(const std::string& name) {
     if (std::find(names.begin(), names.end(), name) != names.end()) return cuda::named_device(name);
     std::string all = "\"cuda\"";
     for (const auto& known : names) all += ", \"" + known + "\"";
-    C10_THROW_ERROR(ValueError, c10::str("kernel_for: device is \"", name, "\"; one of ", all,
-                                         " was expected"));
+    C10_THROW_ERROR(ValueError, c10::str("kernel_for: device is ", in_quotes(name), "; one of ",
+                                         all, " was expected"));
   }
 #ifdef SAPE2_FUSED_CUDA
   return cuda::current_device();

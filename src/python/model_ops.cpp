@@ -43,14 +43,20 @@ std::string preset(std::string name) {
   });
 }
 
+nn::ModelConfig classifier_from(const std::string& json) {
+  nn::ModelConfig config = nn::model_config_from_json(json);
+  nn::require_classifier(config, "the Python package");
+  return config;
+}
+
 /// The configuration that is meant, checked; its encoding in canonical form.
 std::string model_config(std::string json) {
-  return said([&] { return nn::to_json(nn::model_config_from_json(json)); });
+  return said([&] { return nn::to_json(classifier_from(json)); });
 }
 
 std::tuple<Names, std::vector<Tensor>> model_parameters(std::string json, int64_t seed) {
   return said([&] {
-    const nn::ViT model(nn::model_config_from_json(json),
+    const nn::ViT model(classifier_from(json),
                         {.kind = Kind::random, .seed = static_cast<uint64_t>(seed)});
     return named(model);
   });
@@ -58,7 +64,7 @@ std::tuple<Names, std::vector<Tensor>> model_parameters(std::string json, int64_
 
 Names decayed_parameters(std::string json) {
   return said([&] {
-    const nn::ViT outline(nn::model_config_from_json(json), {.kind = Kind::shapes_only, .seed = 0});
+    const nn::ViT outline(classifier_from(json), {.kind = Kind::shapes_only, .seed = 0});
     return Names(outline.decayed_parameters().begin(), outline.decayed_parameters().end());
   });
 }
@@ -66,6 +72,7 @@ Names decayed_parameters(std::string json) {
 /// Configuration, further metadata (a JSON object of strings), names and weights.
 std::tuple<std::string, std::string, Names, std::vector<Tensor>> load_model(std::string path) {
   return said([&] {
+    nn::require_classifier(io::read_model_config(path), "the Python package");
     const auto model = io::load_model(path);
     const Json metadata(io::further_metadata(io::SafetensorsFile::open(path)));
     auto [names, values] = named(*model);
@@ -78,9 +85,8 @@ std::tuple<std::string, std::string, Names, std::vector<Tensor>> load_model(std:
 /// The model of a configuration with given weights.
 std::unique_ptr<nn::ViT> model_of(const std::string& config, const Names& names,
                                   const std::vector<Tensor>& values) {
-  auto model =
-      std::make_unique<nn::ViT>(nn::model_config_from_json(config),
-                                nn::Initialisation{.kind = Kind::uninitialised, .seed = 0});
+  auto model = std::make_unique<nn::ViT>(
+      classifier_from(config), nn::Initialisation{.kind = Kind::uninitialised, .seed = 0});
   const at::NoGradGuard no_grad;
   auto parameters = model->named_parameters();
   TORCH_CHECK_VALUE(names.size() == values.size() && names.size() == parameters.size(),

@@ -129,7 +129,8 @@ void Session::collect_trials(RowResult& row) const {
   for (const Settings& settings : grid) {
     const auto outcome = trial(row.row, settings).outcome();
     if (!outcome) continue;
-    row.trials.push_back({settings, outcome->result.top1, outcome->result.loss, outcome->failure});
+    row.trials.push_back(
+        {settings, outcome->result.score(), outcome->result.loss, outcome->failure});
   }
   if (row.trials.size() < grid.size()) return;
   if (const auto best = best_trial(row.trials)) row.chosen = row.trials[*best].settings;

@@ -6,7 +6,9 @@
 
 namespace sape2::study {
 
-std::vector<std::optional<BaselineDifference>> baseline_differences(const Comparison& comparison) {
+std::vector<std::optional<BaselineDifference>> baseline_differences(const Comparison& comparison,
+                                                                    std::string_view key) {
+  const std::string_view figure = key.empty() ? figures_of(comparison).front().key : key;
   std::vector<std::optional<BaselineDifference>> all(comparison.rows.size());
   const auto& baseline = comparison.plan.baseline;
   const auto found = std::ranges::find_if(comparison.rows, [&](const RowResult& row) {
@@ -21,7 +23,8 @@ std::vector<std::optional<BaselineDifference>> baseline_differences(const Compar
       const auto partner = std::ranges::find(found->runs, run.seed, &RunResult::seed);
       if (partner == found->runs.end()) continue;
       result.seeds.push_back(run.seed);
-      result.points.push_back(100 * (run.top1 - partner->top1));
+      result.points.push_back(100 * (train::figure_of(run.figures, figure) -
+                                     train::figure_of(partner->figures, figure)));
     }
     if (result.seeds.empty()) continue;
     result.difference = paired_difference(result.points);

@@ -85,8 +85,8 @@ std::string chart(const Comparison& comparison, const char* title,
 }
 
 // What differs from the baseline; nothing if there is none or no seed is shared with it.
-std::string forest(const Comparison& comparison) {
-  const auto differences = baseline_differences(comparison);
+std::string forest(const Comparison& comparison, const train::FigureDefinition& figure) {
+  const auto differences = baseline_differences(comparison, figure.key);
   std::vector<ForestRow> rows;
   for (std::size_t i = 0; i < differences.size(); ++i) {
     if (!differences[i]) continue;
@@ -95,16 +95,27 @@ std::string forest(const Comparison& comparison) {
   }
   if (rows.empty()) return "";
   return "<div class=\"forest\">\n" +
-         svg_forest("top-1 less that of " + comparison.plan.baseline->to_string(),
+         svg_forest(figure.name + " less that of " + comparison.plan.baseline->to_string(),
                     "points, mean and 95 % interval over paired seeds", rows) +
          "</div>\n";
+}
+
+std::string forests(const Comparison& comparison) {
+  std::string html;
+  const auto& figures = figures_of(comparison);
+  for (const train::FigureDefinition& figure : figures) {
+    if (&figure == &figures.front() || figure.compared) html += forest(comparison, figure);
+  }
+  return html;
 }
 
 std::string charts(const Comparison& comparison) {
   using train::EpochRecord;
   std::string html = "<div class=\"charts\">\n";
-  html += chart(comparison, "top-1 on the test images, %", [](const EpochRecord& record) {
-    return record.test ? std::optional(100 * record.test->top1) : std::nullopt;
+  const std::string title = main_name(comparison) + " on the test images, %";
+  html += chart(comparison, title.c_str(), [](const EpochRecord& record) {
+    return record.test ? std::optional(100 * train::main_figure(record.test->figures))
+                       : std::nullopt;
   });
   html += chart(comparison, "loss on the test images", [](const EpochRecord& record) {
     return record.test ? std::optional(record.test->loss) : std::nullopt;
@@ -116,18 +127,17 @@ std::string charts(const Comparison& comparison) {
 
 std::size_t best_row(const Comparison& comparison) {
   std::size_t best = comparison.rows.size();
-  double top1 = -1;
+  double highest = -1;
   for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
-    std::vector<double> values;
-    for (const RunResult& run : comparison.rows[i].runs) values.push_back(run.top1);
-    if (values.empty() || spread_of(values).mean <= top1) continue;
-    top1 = spread_of(values).mean;
+    const auto values = percentages(comparison.rows[i], figures_of(comparison).front().key);
+    if (values.empty() || spread_of(values).mean <= highest) continue;
+    highest = spread_of(values).mean;
     best = i;
   }
   return best;
 }
 
-std::string html_table(const ReportTable& table, std::size_t best) {
+std::string html_table(const ReportTable& table, std::size_t best, const std::string& figure) {
   const auto words = [&](std::size_t column) {
     return table.header[column] == "what it is" ? " class=\"words\"" : "";
   };
@@ -139,7 +149,7 @@ std::string html_table(const ReportTable& table, std::size_t best) {
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     html += "<tr>";
     for (std::size_t i = 0; i < table.rows[r].size(); ++i) {
-      const bool is_best = r == best && table.header[i] == "top-1 %";
+      const bool is_best = r == best && table.header[i] == figure + " %";
       const std::string key =
           i == 0 ? fmt::format("<span class=\"key {}\"></span>", line_class(r)) : "";
       html += fmt::format("<td{}>{}{}</td>", is_best ? " class=\"best\"" : words(i), key,
@@ -153,7 +163,8 @@ std::string html_table(const ReportTable& table, std::size_t best) {
 std::string tuning(const Comparison& comparison) {
   if (!comparison.plan.tuning) return "";
   return "<h2>Tuning</h2>\n<p class=\"verdict\">" + escaped_html(tuning_caption(comparison)) +
-         "</p>\n" + html_table(tuning_table(comparison), comparison.rows.size());
+         "</p>\n" +
+         html_table(tuning_table(comparison), comparison.rows.size(), main_name(comparison));
 }
 
 std::string verdict(const Comparison& comparison) {
@@ -166,8 +177,9 @@ std::string verdict(const Comparison& comparison) {
 std::string html_report(const Comparison& comparison) {
   return kHead + colour_rules() + "</style></head>\n<body>\n" +
          "<h1>Position encodings compared</h1>\n<p>" + escaped_html(report_caption(comparison)) +
-         "</p>\n" + html_table(report_table(comparison), best_row(comparison)) +
-         verdict(comparison) + forest(comparison) + charts(comparison) + tuning(comparison) +
+         "</p>\n" +
+         html_table(report_table(comparison), best_row(comparison), main_name(comparison)) +
+         verdict(comparison) + forests(comparison) + charts(comparison) + tuning(comparison) +
          "<footer>Written by sape2 compare. Bands span the least and the largest of the seeds; "
          "results.json beside this file holds every figure.</footer>\n</body></html>\n";
 }

@@ -1,4 +1,5 @@
 #include "sape2/study/comparison_report.h"
+#include "sape2/train/task.h"
 
 #include <nlohmann/json.hpp>
 
@@ -16,10 +17,16 @@ Json json_of(const std::optional<double>& figure) {
   return figure ? Json(*figure) : Json(nullptr);
 }
 
+// In %, by the names of tables.
+void add_figures(Json& json, const train::Figures& figures) {
+  for (const train::Figure& figure : figures) {
+    json[train::figure_name(figure.key)] = 100 * figure.value;
+  }
+}
+
 void add_test(Json& json, const train::TestRecord& test) {
   json["test_loss"] = test.loss;
-  json["top-1"] = 100 * test.top1;
-  json["top-5"] = 100 * test.top5;
+  add_figures(json, test.figures);
 }
 
 Json json_of(const RunResult& run) {
@@ -29,15 +36,15 @@ Json json_of(const RunResult& run) {
     if (record.test) add_test(epoch, *record.test);
     epochs.push_back(std::move(epoch));
   }
-  Json json{{"seed", run.seed},
-            {"top-1", 100 * run.top1},
-            {"top-5", 100 * run.top5},
-            {"loss", run.loss},
-            {"best top-1", 100 * run.best_top1},
-            {"seconds", run.seconds},
-            {"images/s", run.images_per_second},
-            {"peak bytes", run.peak_bytes},
-            {"epochs", std::move(epochs)}};
+  Json json{{"seed", run.seed}};
+  add_figures(json, run.figures);
+  json["loss"] = run.loss;
+  const std::string main = run.figures.empty() ? "" : run.figures.front().key;
+  json["best " + train::figure_name(main)] = 100 * run.best;
+  json["seconds"] = run.seconds;
+  json["images/s"] = run.images_per_second;
+  json["peak bytes"] = run.peak_bytes;
+  json["epochs"] = std::move(epochs);
   if (run.start) add_test(json["start"], *run.start);
   return json;
 }
@@ -60,12 +67,12 @@ Json json_of(const TuningPlan& tuning) {
   return {{"epochs", tuning.epochs}, {"held out", tuning.held_out}, {"axes", std::move(axes)}};
 }
 
-Json json_of(const Trial& trial) {
+Json json_of(const Trial& trial, const std::string& figure) {
   Json json{{"settings", json_of(trial.settings)}};
   if (!trial.failure.empty()) {
     json["failure"] = trial.failure;
   } else {
-    json["top-1"] = 100 * trial.top1;
+    json[figure] = 100 * trial.score;
     json["loss"] = trial.loss;
   }
   return json;
@@ -79,24 +86,23 @@ Json json_of(const BaselineDifference& difference) {
           {"interval", interval ? Json{interval->low, interval->high} : Json(nullptr)}};
 }
 
-Json json_of(const RowResult& row) {
-  std::vector<double> top1, top5;
+using Definitions = std::vector<train::FigureDefinition>;
+
+Json json_of(const RowResult& row, const Definitions& figures) {
   Json runs = Json::array();
-  for (const RunResult& run : row.runs) {
-    top1.push_back(100 * run.top1);
-    top5.push_back(100 * run.top5);
-    runs.push_back(json_of(run));
+  for (const RunResult& run : row.runs) runs.push_back(json_of(run));
+  Json json{{"encoding", row.row.encoding.to_string()},
+            {"note", row.row.note},
+            {"parameters", row.parameters}};
+  for (const auto& figure : figures) {
+    json[figure.name] = json_of(spread_of(percentages(row, figure.key)));
   }
-  Json json{
-      {"encoding", row.row.encoding.to_string()},
-      {"note", row.row.note},
-      {"parameters", row.parameters},
-      {"top-1", json_of(spread_of(top1))},
-      {"top-5", json_of(spread_of(top5))},
-      {"paper",
-       {{"top-1", json_of(row.row.published.top1)}, {"top-5", json_of(row.row.published.top5)}}}};
+  json["paper"] = {{"top-1", json_of(row.row.published.top1)},
+                   {"top-5", json_of(row.row.published.top5)}};
   if (!row.chosen.empty()) json["chosen"] = json_of(row.chosen);
-  for (const Trial& trial : row.trials) json["trials"].push_back(json_of(trial));
+  for (const Trial& trial : row.trials) {
+    json["trials"].push_back(json_of(trial, figures.front().name));
+  }
   for (const FailedRun& run : row.failed) {
     json["failed"].push_back({{"seed", run.seed}, {"reason", run.reason}});
   }
@@ -110,8 +116,13 @@ std::string json_report(const Comparison& comparison) {
   Json rows = Json::array();
   const auto differences = baseline_differences(comparison);
   for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
-    rows.push_back(json_of(comparison.rows[i]));
+    rows.push_back(json_of(comparison.rows[i], figures_of(comparison)));
     if (differences[i]) rows.back()["difference"] = json_of(*differences[i]);
+    for (const auto& figure : figures_of(comparison)) {
+      if (!figure.compared) continue;
+      const auto of_this = baseline_differences(comparison, figure.key);
+      if (of_this[i]) rows.back()[figure.name + " difference"] = json_of(*of_this[i]);
+    }
   }
   const ComparisonPlan& plan = comparison.plan;
   Json json{{"caption", report_caption(comparison)},

@@ -18,12 +18,16 @@ bool same_figure(double one, double other) {
 }
 
 bool same_result(const RunResult& one, const RunResult& other) {
-  return same_figure(one.top1, other.top1) && same_figure(one.top5, other.top5) &&
+  return std::ranges::equal(one.figures, other.figures,
+                            [](const train::Figure& mine, const train::Figure& theirs) {
+                              return mine.key == theirs.key &&
+                                     same_figure(mine.value, theirs.value);
+                            }) &&
          same_figure(one.loss, other.loss);
 }
 
 bool same_trial(const Trial& one, const Trial& other) {
-  return one.failure == other.failure && same_figure(one.top1, other.top1) &&
+  return one.failure == other.failure && same_figure(one.score, other.score) &&
          same_figure(one.loss, other.loss);
 }
 
@@ -85,8 +89,8 @@ void Merge::add_runs(RowResult& row, const RowResult& more, const std::string& w
       throw Error(fmt::format(
           "{} for {}, seed {}: {:.2f} % instead of {}; leave one of the files out, or remove that "
           "run from it",
-          who, row.row.encoding.to_string(), run.seed, 100 * run.top1,
-          mine_failed ? "diverging" : fmt::format("{:.2f} %", 100 * mine->top1)));
+          who, row.row.encoding.to_string(), run.seed, 100 * run.score(),
+          mine_failed ? "diverging" : fmt::format("{:.2f} %", 100 * mine->score())));
     }
   }
   for (const FailedRun& run : more.failed) {

@@ -53,35 +53,43 @@ std::optional<double> published_in(JsonReader& read, const std::string& key) {
   return read.number_between(key, 0, kAllPercent, "a number from 0 to 100 or null");
 }
 
-train::TestRecord test_in(JsonReader& read) {
-  return {.loss = loss_in(read, "test_loss"),
-          .top1 = share_in(read, "top-1"),
-          .top5 = share_in(read, "top-5")};
+using Definitions = std::vector<train::FigureDefinition>;
+
+train::Figures figures_in(JsonReader& read, const Definitions& figures) {
+  train::Figures found;
+  for (const auto& figure : figures) found.push_back({figure.key, share_in(read, figure.name)});
+  return found;
 }
 
-train::EpochRecord epoch_from(const Json& json, const std::string& where) {
+train::TestRecord test_in(JsonReader& read, const Definitions& figures) {
+  return {.loss = loss_in(read, "test_loss"), .figures = figures_in(read, figures)};
+}
+
+train::EpochRecord epoch_from(const Json& json, const std::string& where,
+                              const Definitions& figures) {
   JsonReader read(json, where);
   train::EpochRecord record{.epoch = read.count("epoch"),
                             .train_loss = loss_in(read, "train_loss")};
-  if (json.contains("top-1")) record.test = test_in(read);
+  if (json.contains("test_loss")) record.test = test_in(read, figures);
   return record;
 }
 
-RunResult run_from(const Json& json, const std::string& where) {
+RunResult run_from(const Json& json, const std::string& where, const Definitions& figures) {
   JsonReader read(json, where);
   RunResult run{
       .seed = read.natural("seed"),
-      .top1 = share_in(read, "top-1"),
-      .top5 = share_in(read, "top-5"),
+      .figures = figures_in(read, figures),
       .loss = loss_in(read, "loss"),
-      .best_top1 = share_in(read, "best top-1"),
+      .best = share_in(read, "best " + figures.front().name),
       .seconds = read.number_between("seconds", 0, kMostSeconds, "a time"),
       .images_per_second = read.number_between("images/s", 0, kLargestRate, "a number from 0"),
       .peak_bytes = whole_in(read, "peak bytes")};
-  for (const Json& epoch : list_in(read, "epochs")) run.epochs.push_back(epoch_from(epoch, where));
+  for (const Json& epoch : list_in(read, "epochs")) {
+    run.epochs.push_back(epoch_from(epoch, where, figures));
+  }
   if (json.contains("start")) {
     JsonReader start(read.at("start"), where + "'s \"start\"");
-    run.start = test_in(start);
+    run.start = test_in(start, figures);
   }
   return run;
 }
@@ -130,13 +138,13 @@ TuningPlan tuning_from(const Json& json) {
   return tuning;
 }
 
-Trial trial_from(const Json& json, const std::string& where) {
+Trial trial_from(const Json& json, const std::string& where, const std::string& figure) {
   JsonReader read(json, where);
   Trial trial{settings_in(read, "settings")};
   if (json.contains("failure")) {
     trial.failure = read.text("failure");
   } else {
-    trial.top1 = share_in(read, "top-1");
+    trial.score = share_in(read, figure);
     trial.loss = loss_in(read, "loss");
   }
   return trial;
@@ -163,7 +171,7 @@ std::vector<std::uint64_t> seeds_in(JsonReader& read, std::uint64_t first) {
   return list;
 }
 
-RowResult row_from(const Json& json, const std::string& where) {
+RowResult row_from(const Json& json, const std::string& where, const Definitions& figures) {
   JsonReader read(json, where);
   RowResult row;
   row.row.encoding = nn::EncodingSpec::parse(read.text("encoding"));
@@ -173,13 +181,13 @@ RowResult row_from(const Json& json, const std::string& where) {
   row.parameters = whole_in(read, "parameters");
   std::set<std::uint64_t> seeds;
   for (const Json& run : list_in(read, "runs")) {
-    row.runs.push_back(run_from(run, "a run of " + where));
+    row.runs.push_back(run_from(run, "a run of " + where, figures));
     add_once(seeds, row.runs.back().seed, where);
   }
   if (json.contains("chosen")) row.chosen = settings_in(read, "chosen");
   if (json.contains("trials")) {
     for (const Json& trial : list_in(read, "trials")) {
-      row.trials.push_back(trial_from(trial, "a trial of " + where));
+      row.trials.push_back(trial_from(trial, "a trial of " + where, figures.front().name));
     }
   }
   if (json.contains("failed")) {
@@ -198,17 +206,17 @@ Comparison comparison_from(const Json& json) {
   ComparisonPlan& plan = comparison.plan;
   plan.model = read.text("model");
   plan.recipe = read.text("recipe");
+  plan.common = train::run_config_from_json(read.at("configuration").dump(), "configuration");
   const Json& rows = list_in(read, "rows");
   if (rows.empty()) throw Error("it has no rows");
   std::set<std::string> encodings;
   for (const Json& json_row : rows) {
     const std::string where = fmt::format("row {}", comparison.rows.size() + 1);
-    comparison.rows.push_back(row_from(json_row, where));
+    comparison.rows.push_back(row_from(json_row, where, figures_of(comparison)));
     plan.rows.push_back(comparison.rows.back().row);
     const std::string encoding = plan.rows.back().encoding.to_string();
     if (!encodings.insert(encoding).second) throw Error("it has " + encoding + " twice");
   }
-  plan.common = train::run_config_from_json(read.at("configuration").dump(), "configuration");
   plan.seeds = seeds_in(read, plan.common.seed);
   if (json.contains("tuning")) plan.tuning = tuning_from(read.at("tuning"));
   if (json.contains("baseline")) plan.baseline = nn::EncodingSpec::parse(read.text("baseline"));

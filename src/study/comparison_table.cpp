@@ -1,5 +1,6 @@
 #include "sape2/io/atomic_file.h"
 #include "sape2/study/comparison_report.h"
+#include "sape2/train/task.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,19 +49,20 @@ std::string memory(const RowResult& row) {
 }
 
 // With the share of runs that have no figure: a mean over the others alone would flatter.
-std::string accuracy(const RowResult& row) {
-  const std::string figure = cell(row, &RunResult::top1, kPercent, 2);
+std::string accuracy(const RowResult& row, const std::string& key) {
+  const std::string figure =
+      row.runs.empty() ? kNothing : shown(spread_of(percentages(row, key)), 2);
   if (row.failed.empty()) return figure;
   if (row.runs.empty()) return "diverged";
   return fmt::format("{}, {} of {} diverged", figure, row.failed.size(),
                      row.failed.size() + row.runs.size());
 }
 
-// Top-1 in % of what the runs of a row started from.
+// The main figure in % of what the runs of a row started from.
 std::vector<double> before_training(const RowResult& row) {
   std::vector<double> values;
   for (const RunResult& run : row.runs) {
-    if (run.start) values.push_back(kPercent * run.start->top1);
+    if (run.start) values.push_back(kPercent * train::main_figure(run.start->figures));
   }
   return values;
 }
@@ -109,7 +111,29 @@ std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+// "cifar10", "segmentation of oxford-pets"
+std::string described_data(const train::RunConfig& config) {
+  if (config.model.task == nn::kClassification) return config.data.name;
+  return config.model.task + " of " + config.data.name;
+}
+
 }  // namespace
+
+const std::vector<train::FigureDefinition>& figures_of(const Comparison& comparison) {
+  return train::task_named(comparison.plan.common.model.task).figures();
+}
+
+const std::string& main_name(const Comparison& comparison) {
+  return figures_of(comparison).front().name;
+}
+
+std::vector<double> percentages(const RowResult& row, std::string_view key) {
+  std::vector<double> values;
+  for (const RunResult& run : row.runs) {
+    values.push_back(kPercent * train::figure_of(run.figures, key));
+  }
+  return values;
+}
 
 Spread spread_of(const std::vector<double>& values) {
   if (values.empty()) return {};
@@ -145,12 +169,21 @@ ReportTable report_table(const Comparison& comparison) {
   const auto& plan = comparison.plan;
   const auto tuned = plan.tuning ? plan.tuning->axes : std::vector<TuningAxis>();
   for (const TuningAxis& axis : tuned) table.header.push_back(axis.key);
+  const auto& figures = figures_of(comparison);
+  const auto with_differences = [&](const train::FigureDefinition& figure) {
+    return plan.baseline && &figure != &figures.front() && figure.compared;
+  };
   if (starts) table.header.push_back("before training %");
-  table.header.push_back("top-1 %");
+  table.header.push_back(main_name(comparison) + " %");
   if (plan.baseline) table.header.push_back("less " + plan.baseline->to_string());
   if (top1) table.header.push_back("paper's top-1 %");
   table.header.push_back("best epoch %");
-  table.header.push_back("top-5 %");
+  for (std::size_t i = 1; i < figures.size(); ++i) {
+    table.header.push_back(figures[i].name + " %");
+    if (with_differences(figures[i])) {
+      table.header.push_back(figures[i].name + " less " + plan.baseline->to_string());
+    }
+  }
   if (top5) table.header.push_back("paper's top-5 %");
   for (const char* name : {"parameters", "time per run", "images/s", "peak memory", "runs"}) {
     table.header.push_back(name);
@@ -165,11 +198,17 @@ ReportTable report_table(const Comparison& comparison) {
       const auto before = before_training(row);
       cells.push_back(before.empty() ? kNothing : shown(spread_of(before), 2));
     }
-    cells.push_back(accuracy(row));
+    cells.push_back(accuracy(row, figures.front().key));
     if (plan.baseline) cells.push_back(differences[i] ? to_string(*differences[i]) : kNothing);
     if (top1) cells.push_back(published(row.row.published.top1));
-    cells.push_back(cell(row, &RunResult::best_top1, kPercent, 2));
-    cells.push_back(cell(row, &RunResult::top5, kPercent, 2));
+    cells.push_back(cell(row, &RunResult::best, kPercent, 2));
+    for (std::size_t k = 1; k < figures.size(); ++k) {
+      cells.push_back(row.runs.empty() ? kNothing
+                                       : shown(spread_of(percentages(row, figures[k].key)), 2));
+      if (!with_differences(figures[k])) continue;
+      const auto of_this = baseline_differences(comparison, figures[k].key);
+      cells.push_back(of_this[i] ? to_string(*of_this[i]) : kNothing);
+    }
     if (top5) cells.push_back(published(row.row.published.top5));
     cells.push_back(grouped_digits(row.parameters));
     cells.push_back(duration(row));
@@ -193,10 +232,11 @@ std::string report_caption(const Comparison& comparison) {
           ? fmt::format(" (the first {} training images)", grouped_digits(common.data.train_images))
           : "";
   std::string text = fmt::format(
-      "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. Accuracy is that of the last epoch on the "
+      "{} on {}{}, recipe {}: {}, batch {}, {}, on {}. {} that of the last epoch on the "
       "test images{}.",
-      plan.model, common.data.name, images, plan.recipe, counted(common.recipe.epochs, "epoch"),
-      common.recipe.batch_size, seed_list(plan.seeds), common.device,
+      plan.model, described_data(common), images, plan.recipe,
+      counted(common.recipe.epochs, "epoch"), common.recipe.batch_size, seed_list(plan.seeds),
+      common.device, common.model.task == nn::kClassification ? "Accuracy is" : "Every figure is",
       plan.seeds.size() == 1 ? "" : ", ± one standard deviation over the seeds");
   if (!common.init.empty()) {
     text += fmt::format(" Every run starts from {}.",

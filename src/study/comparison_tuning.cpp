@@ -11,7 +11,7 @@ std::string trial_cell(const RowResult& row, const Settings& settings) {
   const auto trial = std::ranges::find(row.trials, settings, &Trial::settings);
   if (trial == row.trials.end()) return "–";
   if (!trial->failure.empty()) return "diverged";
-  return fmt::format("{:.2f}{}", 100 * trial->top1, settings == row.chosen ? " *" : "");
+  return fmt::format("{:.2f}{}", 100 * trial->score, settings == row.chosen ? " *" : "");
 }
 
 }  // namespace
@@ -36,10 +36,10 @@ std::string tuning_caption(const Comparison& comparison) {
   if (!tuning) return "";
   std::string text = fmt::format(
       "Tuning: every encoding tried the same {} settings for {} epoch{} each, seed {}. The figures "
-      "are top-1 % on {} images held out of the training images by a fixed draw; no test image was "
+      "are {} % on {} images held out of the training images by a fixed draw; no test image was "
       "read. * is what was chosen for the runs above, which train on all training images.",
       tuning->grid().size(), tuning->epochs, tuning->epochs == 1 ? "" : "s", kTrialSeed,
-      grouped_digits(tuning->held_out));
+      main_name(comparison), grouped_digits(tuning->held_out));
   const bool tied = std::ranges::any_of(comparison.rows, [](const RowResult& row) {
     return !row.chosen.empty() && best_is_tied(row.trials);
   });

@@ -16,7 +16,7 @@ constexpr double kShortTraining = 1e6;
 
 struct Candidate {
   std::string name;
-  std::vector<double> top1;  // of every run, in %
+  std::vector<double> figures;  // of every run, in %
   double mean = 0;
 };
 
@@ -25,8 +25,8 @@ std::vector<Candidate> ranked_rows(const Comparison& comparison) {
   for (const RowResult& row : comparison.rows) {
     if (row.runs.empty()) continue;
     Candidate candidate{row.row.encoding.to_string(), {}};
-    for (const RunResult& run : row.runs) candidate.top1.push_back(100 * run.top1);
-    candidate.mean = spread_of(candidate.top1).mean;
+    candidate.figures = percentages(row, figures_of(comparison).front().key);
+    candidate.mean = spread_of(candidate.figures).mean;
     rows.push_back(std::move(candidate));
   }
   std::ranges::stable_sort(rows, std::ranges::greater{}, &Candidate::mean);
@@ -69,8 +69,8 @@ class Verdict {
       : comparison_(comparison),
         config_(comparison.plan.common),
         rows_(ranked_rows(comparison)),
-        images_(test_images(config_.data)) {
-    for (const Candidate& row : rows_) groups_.push_back(row.top1);
+        images_(is_share_of_images() ? test_images(config_.data) : 0) {
+    for (const Candidate& row : rows_) groups_.push_back(row.figures);
     seeds_known_ = std::ranges::any_of(groups_, [](const auto& group) { return group.size() > 1; });
   }
 
@@ -94,13 +94,29 @@ class Verdict {
   }
 
   std::string best() const {
-    return fmt::format("{} has the highest accuracy, {:.2f} %.", rows_[0].name, rows_[0].mean);
+    return fmt::format("{} has the highest {}, {:.2f} %.", rows_[0].name,
+                       is_share_of_images() ? "accuracy" : main_name(comparison_), rows_[0].mean);
+  }
+
+  // What chance does to a share of so many images is known; an IoU is no such share.
+  bool is_share_of_images() const { return config_.model.task == nn::kClassification; }
+
+  // For the main figure, then for the others that are compared.
+  std::string against_baseline() const {
+    std::string text;
+    for (const train::FigureDefinition& figure : figures_of(comparison_)) {
+      const bool main = &figure == &figures_of(comparison_).front();
+      if (!main && !figure.compared) continue;
+      text += against_baseline(figure.key, main ? "points" : "points of " + figure.name, main);
+    }
+    return text;
   }
 
   // Seed by seed: what differs from the baseline, and what cannot be told from it.
-  std::string against_baseline() const {
+  std::string against_baseline(const std::string& key, const std::string& points,
+                               bool explained) const {
     const std::string baseline = comparison_.plan.baseline->to_string();
-    const auto differences = baseline_differences(comparison_);
+    const auto differences = baseline_differences(comparison_, key);
     std::vector<std::string> clear, alike, single;
     for (std::size_t i = 0; i < differences.size(); ++i) {
       const RowResult& row = comparison_.rows[i];
@@ -115,11 +131,13 @@ class Verdict {
     }
     std::string text;
     if (!clear.empty()) {
-      text += fmt::format(" Against {}, in points: {}.", baseline, listed(clear));
+      text += fmt::format(" Against {}, in {}: {}.", baseline, points, listed(clear));
     }
     if (!alike.empty()) {
-      text += fmt::format(" Not distinguishable from {}: {}.", baseline, listed(alike));
+      text += fmt::format(" Not distinguishable from {}{}: {}.", baseline,
+                          explained ? "" : " in " + points, listed(alike));
     }
+    if (!explained) return text;
     if (!clear.empty() || !alike.empty()) {
       text += " Intervals are of 95 %, from the differences seed by seed (paired t test)";
       text += images_ > 0 ? fmt::format(", for these {} test images.", grouped_digits(images_))

@@ -54,10 +54,9 @@ RunResult result_of(const train::RunFolder& folder, const train::RunSummary& sum
   }
   const train::RunConfig& config = folder.config();
   return {.seed = config.seed,
-          .top1 = last->test->top1,
-          .top5 = last->test->top5,
+          .figures = last->test->figures,
           .loss = last->test->loss,
-          .best_top1 = summary.best_top1,
+          .best = summary.best,
           .seconds = summary.seconds,
           .images_per_second =
               training_rate(train::read_log(folder.log()), summary, config.recipe.batch_size),

@@ -21,10 +21,11 @@ void write_outcome(const std::filesystem::path& file, const RunOutcome& outcome,
   if (outcome.failed()) {
     json["failure"] = outcome.failure;
   } else {
-    json.update({{"top1", result.top1},
-                 {"top5", result.top5},
+    Json figures = Json::object();
+    for (const train::Figure& figure : result.figures) figures[figure.key] = figure.value;
+    json.update({{"figures", figures},
                  {"loss", result.loss},
-                 {"best_top1", result.best_top1},
+                 {"best", result.best},
                  {"seconds", result.seconds},
                  {"images_per_second", result.images_per_second},
                  {"peak_bytes", result.peak_bytes}});
@@ -47,10 +48,18 @@ std::optional<RunOutcome> read_outcome(const std::filesystem::path& file,
     }
     const auto share = [&](const char* key) { return read.number_between(key, 0, 1, "a share"); };
     RunResult& result = outcome.result;
-    result.top1 = share("top1");
-    result.top5 = share("top5");
     result.loss = read.number("loss");
-    result.best_top1 = share("best_top1");
+    if (json.contains("figures")) {
+      const Json& figures = read.at("figures");
+      nn::JsonReader each(figures, "its figures");
+      for (const auto& item : figures.items()) {
+        result.figures.push_back({item.key(), each.number_between(item.key(), 0, 1, "a share")});
+      }
+      result.best = share("best");
+    } else {  // of versions that knew classifiers alone
+      result.figures = {{"top1", share("top1")}, {"top5", share("top5")}};
+      result.best = share("best_top1");
+    }
     result.seconds = read.number("seconds");
     result.images_per_second = read.number("images_per_second");
     result.peak_bytes = read.integer("peak_bytes");

@@ -38,7 +38,7 @@ std::optional<double> number_of(const train::RecipeValue& value) {
 
 // Which of two trials is better, as a number that is larger for the better one.
 std::pair<double, double> merit(const Trial& trial) {
-  return {trial.top1, -trial.loss};
+  return {trial.score, -trial.loss};
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ std::optional<std::size_t> best_trial(const std::vector<Trial>& trials) {
 bool best_is_tied(const std::vector<Trial>& trials) {
   const auto best = best_trial(trials);
   return best && std::ranges::count_if(trials, [&](const Trial& trial) {
-                   return trial.failure.empty() && trial.top1 == trials[*best].top1;
+                   return trial.failure.empty() && trial.score == trials[*best].score;
                  }) > 1;
 }
 

@@ -18,6 +18,7 @@ const std::string kFormatKey = "sape2_checkpoint";
 const std::string kFormat = "1";
 const std::string kRunKey = "run";
 const std::string kOldChecksumKey = "checksum";
+const std::string kBestKey = "best_top1";  // named when there were classifiers alone
 
 // Shortest texts that read back as the same number.
 template <typename T>
@@ -42,7 +43,7 @@ io::Metadata metadata_of(const Progress& progress, const std::string& fingerprin
           {"step", text_of(progress.step)},
           {"epoch_loss", text_of(progress.epoch_loss)},
           {"interval_loss", text_of(progress.interval_loss)},
-          {"best_top1", text_of(progress.best_top1)},
+          {kBestKey, text_of(progress.best)},
           {"seconds", text_of(progress.seconds)}};
 }
 
@@ -51,7 +52,7 @@ Progress progress_of(const io::Metadata& metadata) {
   read_number(metadata, "step", progress.step);
   read_number(metadata, "epoch_loss", progress.epoch_loss);
   read_number(metadata, "interval_loss", progress.interval_loss);
-  read_number(metadata, "best_top1", progress.best_top1);
+  read_number(metadata, kBestKey, progress.best);
   read_number(metadata, "seconds", progress.seconds);
   return progress;
 }

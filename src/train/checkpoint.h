@@ -15,7 +15,7 @@ struct Progress {
   int64_t step = 0;          ///< optimiser steps done
   double epoch_loss = 0;     ///< sum over the steps of the current epoch
   double interval_loss = 0;  ///< sum over the steps since the last line of the log
-  double best_top1 = -1;     ///< share of the test images; -1: not evaluated yet
+  double best = -1;          ///< main figure on the test images; -1: not evaluated yet
   double seconds = 0;        ///< spent in all sessions
 
   bool operator==(const Progress&) const = default;

@@ -1,16 +1,20 @@
 #include "train/curves.h"
 
 #include "sape2/components.h"
+#include "sape2/train/task.h"
 
 #if SAPE2_HAVE_DRAWING
 
 #include "draw/line_chart.h"
+
+#include <array>
 
 namespace sape2::train {
 namespace {
 
 constexpr double kWidth = 1200, kHeight = 480, kTitleSize = 18;
 constexpr draw::Rgb kBlue{0.12, 0.42, 0.75}, kOrange{0.90, 0.45, 0.10}, kPaleBlue{0.70, 0.82, 0.95};
+constexpr std::array<draw::Rgb, 3> kFigureColours{kBlue, kOrange, draw::Rgb{0.18, 0.57, 0.29}};
 
 }  // namespace
 
@@ -21,7 +25,7 @@ bool can_draw_curves() {
 void draw_curves(const RunHistory& history, const std::string& title,
                  const std::filesystem::path& file) {
   draw::ChartLine steps{"", kPaleBlue, 1.5}, train{"training", kBlue}, test{"test", kOrange};
-  draw::ChartLine top1{"top-1", kBlue}, top5{"top-5", kOrange};
+  std::vector<draw::ChartLine> figures;
   const double steps_per_epoch = history.epochs.empty()
                                      ? 1
                                      : static_cast<double>(history.epochs.front().step) /
@@ -29,23 +33,26 @@ void draw_curves(const RunHistory& history, const std::string& title,
   for (const StepRecord& record : history.steps) {
     steps.points.push_back({static_cast<double>(record.step) / steps_per_epoch, record.loss});
   }
-  if (history.start) {
-    test.points.push_back({0, history.start->loss});
-    top1.points.push_back({0, 100 * history.start->top1});
-    top5.points.push_back({0, 100 * history.start->top5});
-  }
+  const auto add_test = [&](double epoch, const TestRecord& tested) {
+    test.points.push_back({epoch, tested.loss});
+    for (std::size_t i = 0; i < tested.figures.size(); ++i) {
+      const auto& [key, value] = tested.figures[i];
+      if (i == figures.size()) {
+        figures.push_back({figure_name(key), kFigureColours[i % kFigureColours.size()]});
+      }
+      figures[i].points.push_back({epoch, 100 * value});
+    }
+  };
+  if (history.start) add_test(0, *history.start);
   for (const EpochRecord& record : history.epochs) {
     const auto epoch = static_cast<double>(record.epoch);
     train.points.push_back({epoch, record.train_loss});
-    if (!record.test) continue;
-    test.points.push_back({epoch, record.test->loss});
-    top1.points.push_back({epoch, 100 * record.test->top1});
-    top5.points.push_back({epoch, 100 * record.test->top5});
+    if (record.test) add_test(epoch, *record.test);
   }
   draw::Canvas canvas(draw::Format::png, kWidth, kHeight, draw::kPointsPerInch);
   canvas.text(kWidth / 2, 30, title, {.size = kTitleSize, .align = 0.5});
   draw_line_chart(canvas, {80, 84, 480, 320}, "loss", "epoch", {steps, train, test});
-  draw_line_chart(canvas, {680, 84, 480, 320}, "accuracy in %", "epoch", {top1, top5});
+  draw_line_chart(canvas, {680, 84, 480, 320}, "test images, in %", "epoch", figures);
   std::move(canvas).write(file);
 }
 

@@ -43,6 +43,9 @@ std::vector<std::string> reasons(const nn::ModelConfig& model, const nn::ModelCo
   } else if (before != after) {
     all.push_back(before.to_string() + " becomes " + after.to_string());
   }
+  if (model.task != trained.task) {
+    all.push_back(fmt::format("its task is {} in place of {}", model.task, trained.task));
+  }
   const auto &vit = model.vit, &old = trained.vit;
   if (vit.channels != old.channels) all.emplace_back("images have other channels");
   if (vit.patch_size != old.patch_size) all.emplace_back("patches have another size");

@@ -44,6 +44,9 @@ data::LoaderOptions loader_options(const Recipe& recipe, uint64_t seed, int64_t 
                          .cutmix = recipe.cutmix_alpha,
                          .probability = recipe.mix_probability};
   options.augment.label_smoothing = recipe.label_smoothing;
+  options.augment.scale_low = recipe.scale_low;
+  options.augment.scale_high = recipe.scale_high;
+  options.augment.colour_jitter = recipe.colour_jitter;
   return options;
 }
 

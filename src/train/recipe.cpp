@@ -35,6 +35,10 @@ void Recipe::validate() const {
     throw Error(fmt::format("batch_size is {}, which accumulation = {} does not divide", batch_size,
                             accumulation));
   }
+  if (scale_low > scale_high) {
+    throw Error(
+        fmt::format("scale_low is {}, above scale_high, which is {}", scale_low, scale_high));
+  }
   if (auto_augment && rand_augment_operations > 0) {
     throw Error(fmt::format("auto_augment is true and rand_augment_operations is {}; choose one",
                             rand_augment_operations));

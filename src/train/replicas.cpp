@@ -22,7 +22,7 @@ void share_state(dist::Group& group, TrainingStep& training, Progress& progress)
   const at::NoGradGuard no_grad;
   for (const at::Tensor& flat : training.flat_state()) group.broadcast(flat);
   at::Tensor numbers = at::tensor({static_cast<double>(progress.step), progress.epoch_loss,
-                                   progress.interval_loss, progress.best_top1, progress.seconds},
+                                   progress.interval_loss, progress.best, progress.seconds},
                                   at::kDouble)
                            .to(group.device());
   group.broadcast(numbers);
@@ -31,7 +31,7 @@ void share_state(dist::Group& group, TrainingStep& training, Progress& progress)
   progress = {.step = static_cast<int64_t>(number[0]),
               .epoch_loss = number[1],
               .interval_loss = number[2],
-              .best_top1 = number[3],
+              .best = number[3],
               .seconds = number[4]};
   training.restored();
 }

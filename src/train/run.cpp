@@ -43,24 +43,34 @@ DataConfig data_of_run(DataConfig config, const fs::path& run) {
   return config;
 }
 
-data::Dataset load_split(const DataConfig& config, data::Split split) {
+DataConfig at_size_of(const nn::ModelConfig& model, DataConfig config) {
+  const data::DatasetInfo& info = data::dataset_info(config.name);
+  const nn::Size2d size = model.vit.image_size;
+  const bool any_size = info.height == 0 || info.name == "shapes";
+  if (any_size && config.image_size == 0 && size.height == size.width &&
+      size.height != info.height) {
+    config.image_size = size.height;
+  }
+  return config;
+}
+
+data::Dataset load_split(const DataConfig& config, data::Split split, data::Target target) {
   const int64_t most = split == data::Split::train ? config.train_images : config.test_images;
   data::LoadOptions options;
   options.root = config.root;
   options.image_size = config.image_size;
+  options.target = target;
   data::Dataset dataset = data::load_dataset(config.name, split, options);
-  if (most > 0 && most < dataset.size()) {
-    dataset.images = dataset.images.narrow(0, 0, most).clone();
-    dataset.labels = dataset.labels.narrow(0, 0, most).clone();
-  }
+  if (most > 0 && most < dataset.size()) dataset = selected(dataset, at::arange(most, at::kLong));
   return dataset;
 }
 
-RunData load_run_data(const DataConfig& config) {
+RunData load_run_data(const DataConfig& config, data::Target target) {
   if (config.held_out > 0) {
-    return hold_out(load_split(config, data::Split::train), config.held_out);
+    return hold_out(load_split(config, data::Split::train, target), config.held_out);
   }
-  return {load_split(config, data::Split::train), load_split(config, data::Split::test)};
+  return {load_split(config, data::Split::train, target),
+          load_split(config, data::Split::test, target)};
 }
 
 RunData hold_out(const data::Dataset& train, int64_t images) {
@@ -74,11 +84,7 @@ RunData hold_out(const data::Dataset& train, int64_t images) {
   std::sort(order.begin() + images, order.end());
   const at::Tensor index = at::tensor(order, at::kLong);
   const auto part = [&](int64_t begin, int64_t count) {
-    data::Dataset chosen = train;
-    const at::Tensor which = index.narrow(0, begin, count);
-    chosen.images = train.images.index_select(0, which);
-    chosen.labels = train.labels.index_select(0, which);
-    return chosen;
+    return data::selected(train, index.narrow(0, begin, count));
   };
   return {.train = part(images, train.size() - images), .test = part(0, images)};
 }
@@ -91,7 +97,7 @@ std::string to_json_of_all(const RunConfig& config, const RunData& data) {
   json["data"].erase("root");
   if (data::folder_of_name(config.data.name)) json["data"].erase("name");
   const auto digest = [](const data::Dataset& images) {
-    const at::Tensor labels = images.labels.contiguous();
+    const at::Tensor labels = (images.labels.defined() ? images.labels : images.masks).contiguous();
     const at::Tensor some = images.images.slice(0, 0, images.size(), 1 + images.size() / 64);
     const at::Tensor pixels = some.contiguous();
     const auto bytes = [](const at::Tensor& tensor) {

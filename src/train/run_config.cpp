@@ -5,6 +5,7 @@
 #include "sape2/base/in_quotes.h"
 #include "sape2/base/utf8.h"
 #include "sape2/train/recipe_fields.h"
+#include "sape2/train/task.h"
 #include "sape2/version.h"
 
 #include "nn/json_reader.h"
@@ -25,7 +26,11 @@ Json json_of(const RecipeValue& value) {
 
 Json json_of(const Recipe& recipe) {
   Json json;
-  for (const RecipeField& field : recipe_fields()) json[field.key] = json_of(field.get(recipe));
+  const Recipe defaults;
+  for (const RecipeField& field : recipe_fields()) {
+    if (field.is_newer && field.get(recipe) == field.get(defaults)) continue;
+    json[field.key] = json_of(field.get(recipe));
+  }
   return json;
 }
 
@@ -92,6 +97,7 @@ Json essence_of(const RunConfig& config) {
 void RunConfig::validate() const {
   model.validate();
   recipe.validate();
+  task_named(model.task).check(recipe);
   for (const std::string& name : {data.name, data.root, init}) {
     if (!is_utf8(name)) {
       throw Error(in_quotes(name) + " is not UTF-8, so config.json cannot hold it; rename it");

@@ -22,25 +22,33 @@ StepRecord step_of(nn::JsonReader read) {
           .seconds = read.number("seconds")};
 }
 
-TestRecord test_of(nn::JsonReader& read) {
-  const auto share = [&](const char* key) { return read.number_between(key, 0, 1, "a share"); };
-  return {read.number("test_loss"), share("top1"), share("top5")};
+// Whatever the task measures stands behind the loss, before the time.
+TestRecord test_of(nn::JsonReader& read, const Json& json) {
+  TestRecord test{read.number("test_loss"), {}};
+  bool begun = false;
+  for (const auto& item : json.items()) {
+    if (item.key() == "seconds") break;
+    if (begun) {
+      test.figures.push_back({item.key(), read.number_between(item.key(), 0, 1, "a share")});
+    }
+    begun = begun || item.key() == "test_loss";
+  }
+  return test;
 }
 
-EpochRecord epoch_of(nn::JsonReader read, bool tested) {
+EpochRecord epoch_of(nn::JsonReader read, const Json& json) {
   EpochRecord record{.epoch = read.count("epoch"),
                      .step = read.count("step"),
                      .train_loss = read.number("train_loss"),
                      .test = std::nullopt,
                      .seconds = read.number("seconds")};
-  if (tested) record.test = test_of(read);
+  if (json.contains("test_loss")) record.test = test_of(read, json);
   return record;
 }
 
 void add_test(Json& json, const TestRecord& test) {
   json["test_loss"] = test.loss;
-  json["top1"] = test.top1;
-  json["top5"] = test.top5;
+  for (const Figure& figure : test.figures) json[figure.key] = figure.value;
 }
 
 }  // namespace
@@ -59,8 +67,8 @@ RunHistory read_log(const std::filesystem::path& file) {
       nn::JsonReader read(json, "the line");
       const std::string kind = read.text("kind");
       if (kind == "step") history.steps.push_back(step_of(read));
-      if (kind == "start") history.start = test_of(read);
-      if (kind == "epoch") history.epochs.push_back(epoch_of(read, json.contains("top1")));
+      if (kind == "start") history.start = test_of(read, json);
+      if (kind == "epoch") history.epochs.push_back(epoch_of(read, json));
     } catch (const Error&) {
       continue;  // not a line of ours
     }

@@ -8,8 +8,8 @@
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/device.h"
-#include "sape2/train/evaluate.h"
 #include "sape2/train/schedule.h"
+#include "sape2/train/task.h"
 #include "sape2/train/training_step.h"
 
 #include "train/append_file.h"
@@ -58,6 +58,13 @@ std::shared_ptr<nn::ViT> build_outline(const RunConfig& config, c10::Device devi
   model->to(device);
   model->eval();
   return model;
+}
+
+void add_test(Scalars& scalars, const TestRecord& test) {
+  scalars.emplace_back("epoch/test_loss", test.loss);
+  for (const Figure& figure : test.figures) {
+    scalars.emplace_back("epoch/" + figure.key, figure.value);
+  }
 }
 
 void set_aside(const fs::path& checkpoint) {
@@ -121,6 +128,7 @@ struct Trainer::State {
 
   RunFolder folder;
   const RunConfig& config = folder.config();
+  const Task& task = task_named(config.model.task);
   BatchSource& source;
   const data::Dataset& test;
   Observer& observer;
@@ -241,7 +249,7 @@ RunSummary Trainer::State::run(const StopRequested& stop) {
   RunSummary summary{.finished = !stopped,
                      .step = progress.step,
                      .steps = schedule.steps(),
-                     .best_top1 = progress.best_top1,
+                     .best = progress.best,
                      .last = std::nullopt,
                      .seconds = total_seconds(),
                      .checkpoint_share = pace.seconds() / seconds_since(session_start)};
@@ -259,14 +267,14 @@ void Trainer::State::test_start() {
     history.start = start;
     saving([&] {
       log->append(to_json_line(start));
-      events->add(0, {{"epoch/test_loss", start.loss},
-                      {"epoch/top1", start.top1},
-                      {"epoch/top5", start.top5}});
+      Scalars scalars;
+      add_test(scalars, start);
+      events->add(0, scalars);
       keep_model({.epoch = 0, .step = 0, .train_loss = 0, .test = start, .seconds = 0});
     });
     observer.start_tested(start);
   }
-  progress.best_top1 = std::max(progress.best_top1, history.start->top1);
+  progress.best = std::max(progress.best, main_figure(history.start->figures));
   interval_start = Clock::now();
 }
 
@@ -376,9 +384,7 @@ void Trainer::State::keep_record(const EpochRecord& record) {
     log->append(to_json_line(record));
     Scalars scalars{{"epoch/train_loss", record.train_loss}};
     if (record.test) {
-      scalars.insert(scalars.end(), {{"epoch/test_loss", record.test->loss},
-                                     {"epoch/top1", record.test->top1},
-                                     {"epoch/top5", record.test->top5}});
+      add_test(scalars, *record.test);
     }
     events->add(record.step, scalars);
     if (record.test) keep_model(record);
@@ -387,8 +393,8 @@ void Trainer::State::keep_record(const EpochRecord& record) {
 
 TestRecord Trainer::State::tested(int64_t epoch, dist::Group* together) const {
   try {
-    const Evaluation result = evaluate(*keepsake, test, {.group = together});
-    return {result.loss, result.top1, result.top5};
+    const Measured result = task.measure(*keepsake, test, {.group = together});
+    return {result.loss, result.figures};
   } catch (const NotFinite& error) {
     throw Diverged(fmt::format("after epoch {}: {}", epoch, error.what()));
   }
@@ -396,14 +402,15 @@ TestRecord Trainer::State::tested(int64_t epoch, dist::Group* together) const {
 
 // `keepsake` holds the weights that were just evaluated.
 void Trainer::State::keep_model(const EpochRecord& record) {
+  const double reached = main_figure(record.test->figures);
   const io::SaveModelOptions options{
       .extra = {{"train_epoch", std::to_string(record.epoch)},
                 {"train_step", std::to_string(record.step)},
                 {"train_weights", training.averages() ? "averaged" : "raw"},
-                {"train_top1", fmt::format("{}", record.test->top1)}}};
-  if (record.test->top1 > progress.best_top1) {
+                {"train_" + task.figures().front().key, fmt::format("{}", reached)}}};
+  if (reached > progress.best) {
     io::save_model(folder.best(), *keepsake, options);
-    progress.best_top1 = record.test->top1;
+    progress.best = reached;
   }
   io::save_model(folder.last(), *keepsake, options);
 }

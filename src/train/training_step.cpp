@@ -63,6 +63,7 @@ constexpr int64_t kMostMeasuredPieces = (StepRunner::kMostMarks - 2) / 2;
 TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed, dist::Group* group)
     : model_(model),
       recipe_(recipe),
+      loss_(task_of(model).loss(recipe)),
       seed_(seed),
       parameters_(model, compute_type(recipe)),
       average_(average_of(parameters_.weights(), recipe)),
@@ -183,7 +184,6 @@ at::Tensor TrainingStep::accumulate_gradients() {
   const bool skips = inputs_.depth_factors.defined();
   const auto factors =
       skips ? inputs_.depth_factors.chunk(pieces, 1) : std::vector<at::Tensor>(images.size());
-  const double share = 1 / static_cast<double>(whole_batch_);
   std::optional<ops::GradientsBeside> beside;
   if (side_stream_) beside.emplace(*side_stream_);
   const auto join = [&] {
@@ -193,7 +193,7 @@ at::Tensor TrainingStep::accumulate_gradients() {
   for (std::size_t i = 0; i < images.size(); ++i) {
     const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()),
                                              skips ? factors[i].contiguous() : at::Tensor());
-    const at::Tensor loss = ops::soft_cross_entropy(logits, targets[i], share);
+    const at::Tensor loss = loss_(logits, targets[i], {inputs_.targets, whole_batch_});
     const int place = static_cast<int>(2 * std::min<std::size_t>(i, kMostMeasuredPieces - 1));
     mark(place + 1);
     total = total.defined() ? total + loss.detach() : loss.detach();

@@ -14,7 +14,7 @@ using io::test::error_text;
 using io::test::expect_contains;
 using io::test::ScratchFolder;
 
-TEST(Tar, GivesTheWantedFilesWithoutTheirFolders) {
+TEST(Tar, GivesTheWantedFilesByTheirPaths) {
   const ScratchFolder scratch;
   const auto path = scratch.path() / "a.tar.gz";
   write_file(path, test::tar_gz({{"top/one.bin", Bytes(700, 1)},
@@ -23,10 +23,13 @@ TEST(Tar, GivesTheWantedFilesWithoutTheirFolders) {
                                  {"../../three.bin", Bytes(3, 3)}}));
   std::map<std::string, Bytes> found;
   read_tar_gz(
-      path, [](const std::string& name) { return name != "two.bin"; },
+      path, [](const std::string& name) { return name != "top/two.bin"; },
       [&](const std::string& name, const Bytes& content) { found[name] = content; });
-  EXPECT_EQ(found, (std::map<std::string, Bytes>{
-                       {"one.bin", Bytes(700, 1)}, {"empty", {}}, {"three.bin", Bytes(3, 3)}}));
+  EXPECT_EQ(found, (std::map<std::string, Bytes>{{"top/one.bin", Bytes(700, 1)},
+                                                 {"top/empty", {}},
+                                                 {"../../three.bin", Bytes(3, 3)}}));
+  EXPECT_EQ(file_name("../../three.bin"), "three.bin");
+  EXPECT_EQ(file_name("three.bin"), "three.bin");
 }
 
 TEST(Tar, RefusesDamage) {

@@ -21,12 +21,18 @@ PAGE = pages.ROOT / "docs" / "model-file.md"
 MODELS = sorted((pages.ROOT / "models").glob("*.safetensors"))
 OUTLINES, SAPE2 = "", ""
 
+
+def segments(model):
+    return model["config"].get("task") == "segmentation"
+
+
 WHEN = {
     "every model": lambda m: True,
     "pooling class-token": lambda m: m["vit"]["pooling"] == "class-token",
-    "pooling mean": lambda m: m["vit"]["pooling"] == "mean",
-    "pooling sequence": lambda m: m["vit"]["pooling"] == "sequence",
+    "classification with pooling mean": lambda m: not segments(m) and m["vit"]["pooling"] == "mean",
+    "classification with pooling sequence": lambda m: not segments(m) and m["vit"]["pooling"] == "sequence",
     "pooling class-token or sequence": lambda m: m["vit"]["pooling"] != "mean",
+    "segmentation": lambda m: segments(m),
     "R > 0": lambda m: m["vit"]["registers"] > 0,
     "LayerScale": lambda m: m["vit"]["layer_scale"] is not None,
     "`+ape`": lambda m: m["ape"],
@@ -136,7 +142,12 @@ class ModelFile(unittest.TestCase):
         for path in MODELS:
             metadata = header(path)["__metadata__"]
             self.assertEqual(set(metadata), first_column("## Metadata"))
-            self.assertEqual(keys_of(json.loads(metadata["sape2_config"])), first_column("The configuration has these keys"))
+            # Classifiers do not name their task.
+            self.assertEqual(keys_of(json.loads(metadata["sape2_config"])) | {"task"}, first_column("The configuration has these keys"))
+
+    def test_the_key_that_classifiers_lack_is_that_of_other_tasks(self):
+        models = json.loads(subprocess.run([OUTLINES], check=True, capture_output=True, text=True).stdout)
+        self.assertEqual({model["config"].get("task") for model in models}, {None, "segmentation"})
 
     def test_the_logits_by_hand_are_the_programs(self):
         names = {}

@@ -1,5 +1,6 @@
 // Prints, as JSON, the names and shapes of the tensors of many small models: every encoding with
-// every option that it has, every pooling, with and without registers and LayerScale.
+// every option that it has, every pooling, with and without registers and LayerScale, and for
+// segmentation.
 // model_file_test.py compares them with docs/model-file.md.
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/vit.h"
@@ -51,8 +52,9 @@ Json options_of(const EncodingSpec& spec) {
   return json;
 }
 
-Json outline(const ViTConfig& vit, const EncodingSpec& spec) {
-  const ModelConfig config{.vit = vit, .encoding = spec};
+Json outline(const ViTConfig& vit, const EncodingSpec& spec,
+             const std::string& task = kClassification) {
+  const ModelConfig config{.vit = vit, .encoding = spec, .task = task};
   const ViT model(config, {.kind = Initialisation::Kind::shapes_only});
   Json tensors = Json::object();
   for (const auto& item : model.named_parameters())
@@ -95,6 +97,7 @@ int main() {
       vit.layer_scale = 0.1;
       all.push_back(outline(vit, EncodingSpec::parse("sape2-rel-k+ape")));
       all.push_back(outline(vit, EncodingSpec::parse("cope")));
+      all.push_back(outline(vit, EncodingSpec::parse("sape2-k+ape"), "segmentation"));
     }
   }
   std::cout << all.dump() << "\n";

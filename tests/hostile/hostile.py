@@ -12,6 +12,7 @@ import functools
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -86,7 +87,7 @@ class Attack:
                 self.attempts = self.kind(self.context)
             chance = random.Random(f"{self.context.seed}:{self.kind.name}:{number}")
             self.tried += self.attempts.case(chance, number, folder)
-        except (Failure, OSError, ValueError, KeyError) as error:
+        except (Failure, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
             self.fail(f"{self.kind.name} --case {number}", error)
             if self.keep:
                 shutil.copytree(folder, os.path.join(self.keep, os.path.basename(folder)), symlinks=True,

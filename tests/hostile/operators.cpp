@@ -6,6 +6,7 @@
 //   hostile_operators SEED FIRST COUNT     tries cases FIRST … FIRST + COUNT − 1 of a seed
 //
 // Prints the number of each case before it is tried, and "FAILED sentence" where it went wrong.
+#include "sape2/base/in_quotes.h"
 #include "sape2/ops/ops.h"
 
 #include "support/operator_call.h"
@@ -130,7 +131,7 @@ class Spoiler {
                                 "a\nb",
                                 "\x1b[31m",
                                 "\xff"});
-      done += "=" + value.toStringRef().substr(0, 12);
+      done += "=" + in_quotes(value.toStringRef().substr(0, 12));
     } else if (value.isNone()) {
       value = at::randn({3});
     }

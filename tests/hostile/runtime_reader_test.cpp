@@ -198,9 +198,7 @@ TEST(RuntimeReader, AFileMayBecomeShorterMeanwhile) {
   const io::test::ScratchFolder folder;
   const std::filesystem::path path = folder / "model.safetensors";
   const std::string whole = tiny_model("ape", nn::Pooling::mean, 0);
-  const auto write = [&] {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole;
-  };
+  const auto write = [&] { std::ofstream(path, std::ios::binary | std::ios::trunc) << whole; };
   write();
   std::atomic<bool> over = false;
   std::thread other([&] {

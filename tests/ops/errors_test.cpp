@@ -85,7 +85,8 @@ TEST(Errors, EveryMistakeNamesItsArgument) {
       {"span", [](Call& c) { c.vectors.span = "prefix"; },
        "sape2_attention: span is \"prefix\"; one of \"suffix\", \"between\" was expected"},
       {"form", [](Call& c) { c.form = "cosine"; },
-       "sape2_attention: form is \"cosine\"; one of \"distance\", \"direct\" was expected"},
+       "sape2_attention: form is \"cosine\"; one of \"distance\", \"direct\", \"paths\" was "
+       "expected"},
       {"table width",
        [](Call& c) {
          c.ex = at::zeros({5, 7});

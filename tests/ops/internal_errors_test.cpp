@@ -76,6 +76,9 @@ TEST(InternalErrors, WordsAndNumbersAreChecked) {
     if (has(good, "form")) expect_refusal(op, "form", "cosine", "form is \"cosine\"; one of");
     if (has(good, "mode")) expect_refusal(op, "mode", "kq", "mode is \"kq\"; one of");
     if (has(good, "span")) expect_refusal(op, "span", "", "span is \"\"; one of");
+    // On one line, and nothing for a terminal to obey.
+    if (has(good, "form"))
+      expect_refusal(op, "form", "a\nb\x1b[31m", "form is \"a\\x0ab\\x1b[31m\"; one of");
     if (has(good, "kept")) expect_refusal(op, "kept", int64_t{8}, "kept is 8 on cpu; 0");
     if (has(good, "scale")) expect_refusal(op, "scale", INFINITY, "scale is inf; a finite");
   }

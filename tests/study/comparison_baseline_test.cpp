@@ -41,7 +41,7 @@ TEST(Baseline, DifferencesAreTakenSeedBySeed) {
 TEST(Baseline, SeedsArePairedByTheirNumber) {
   Comparison comparison = against_open();
   std::ranges::reverse(comparison.rows[1].runs);
-  comparison.rows[1].runs.push_back({.seed = 9, .top1 = 0.1});
+  comparison.rows[1].runs.push_back({.seed = 9, .figures = {{"top1", 0.1}}});
   const auto shuffled = baseline_differences(comparison)[1];
   EXPECT_NEAR(shuffled->difference.mean, 0.294, 1e-9);
   EXPECT_EQ(shuffled->seeds.size(), 5u);

@@ -11,12 +11,13 @@ namespace sape2::study {
 namespace {
 
 RunResult run_with(std::uint64_t seed, double top1) {
-  RunResult run{.seed = seed, .top1 = top1, .top5 = 0.99, .loss = 0.5, .best_top1 = top1 + 0.01};
+  RunResult run{
+      .seed = seed, .figures = {{"top1", top1}, {"top5", 0.99}}, .loss = 0.5, .best = top1 + 0.01};
   run.seconds = 90;
   run.images_per_second = 250;
   run.peak_bytes = 300 << 20;
   for (int epoch = 1; epoch <= 3; ++epoch) {
-    const train::TestRecord tested{2.0 / epoch, top1 * epoch / 3, 0.9};
+    const train::TestRecord tested{2.0 / epoch, {{"top1", top1 * epoch / 3}, {"top5", 0.9}}};
     run.epochs.push_back({epoch, 10 * epoch, 2.5 / epoch, tested, 30.0 * epoch});
   }
   return run;

@@ -32,8 +32,8 @@ TEST(Comparison, TrainsEveryEncodingAndSeedOnce) {
     EXPECT_GT(row.parameters, 0);
     for (const RunResult& run : row.runs) {
       EXPECT_EQ(run.epochs.size(), 2u);
-      EXPECT_EQ(run.top1, run.epochs.back().test->top1);
-      EXPECT_GE(run.best_top1, run.top1);
+      EXPECT_EQ(run.figures, run.epochs.back().test->figures);
+      EXPECT_GE(run.best, run.score());
       EXPECT_GT(run.seconds, 0);
       EXPECT_GT(run.images_per_second, 0);
       EXPECT_GT(run.peak_bytes, 1 << 20);

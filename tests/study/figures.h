@@ -22,7 +22,8 @@ inline Comparison figures(
   for (const auto& [encoding, values] : accuracies) {
     RowResult row{.row = {nn::EncodingSpec::parse(encoding)}, .parameters = 1};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      row.runs.push_back({.seed = first_seed + i, .top1 = values[i] / 100, .top5 = 0.99});
+      row.runs.push_back(
+          {.seed = first_seed + i, .figures = {{"top1", values[i] / 100}, {"top5", 0.99}}});
     }
     seeds = std::max(seeds, values.size());
     comparison.plan.rows.push_back(row.row);

@@ -24,7 +24,7 @@ io::NamedTensors some_tensors(double offset) {
 const Progress kProgress{.step = 41,
                          .epoch_loss = 0.1 + 0.2,
                          .interval_loss = 1e-300,
-                         .best_top1 = 1.0 / 3,
+                         .best = 1.0 / 3,
                          .seconds = 12.25};
 
 class CheckpointTest : public testing::Test {

@@ -20,7 +20,7 @@ using io::test::expect_contains;
 TEST(Recipe, ThoseThatShipAreFoundAndRead) {
   std::set<std::string> names;
   for (const ShippedRecipe& recipe : shipped_recipes()) names.insert(recipe.name);
-  EXPECT_EQ(names, (std::set<std::string>{"paper", "quick", "strong"}));
+  EXPECT_EQ(names, (std::set<std::string>{"paper", "quick", "segmentation", "strong"}));
   for (const std::string& name : names) load_recipe(name).validate();
 }
 
@@ -62,6 +62,7 @@ TEST(Recipe, EveryFieldCanBeSetInAFileAndByText) {
     // Bounds that others set.
     const std::string others = field.key == "final_learning_rate" ? "learning_rate = 1\n"
                                : field.key == "accumulation"      ? "batch_size = 32\n"
+                               : field.key == "scale_high"        ? "scale_low = 0.2\n"
                                                                   : "";
     const Recipe from_file = parse_recipe(others + field.key + " = " + example.toml, "test");
     Recipe from_text = parse_recipe(others, "test");

@@ -68,7 +68,7 @@ TEST(RetrofitCommand, AddsTheEncodingAndSaysWhatBecameOfTheModel) {
   const auto before = read_log(trained().parent_path() / "log.jsonl");
   const auto after = read_log(scratch / "run/log.jsonl");
   ASSERT_TRUE(after.start);
-  EXPECT_EQ(after.start->top1, before.epochs.back().test->top1);
+  EXPECT_EQ(after.start->figures, before.epochs.back().test->figures);
   EXPECT_NEAR(after.start->loss, before.epochs.back().test->loss, 1e-5);
 }
 
@@ -134,7 +134,7 @@ TEST(RetrofitCommand, ComparesFromATrainedModel) {
       run_sape2(with(on_shapes("compare"),
                      {"--init", trained().native(), "--encodings",
                       "sape2-k,sape2-k[gain=0,gain-mode=learnable]", "--out", scratch / "twice"})),
-      1, "which is another row");
+      1, "two rows are sape2-k[gain=0,gain-mode=learnable]");
 }
 
 }  // namespace

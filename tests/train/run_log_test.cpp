@@ -12,7 +12,10 @@ namespace sape2::train {
 namespace {
 
 EpochRecord epoch() {
-  return {.epoch = 1, .step = 8, .train_loss = 2.5, .test = TestRecord{2.25, 0.5, 0.75}};
+  return {.epoch = 1,
+          .step = 8,
+          .train_loss = 2.5,
+          .test = TestRecord{2.25, {{"top1", 0.5}, {"top5", 0.75}}}};
 }
 
 RunHistory read_back(const std::string& log) {
@@ -26,7 +29,7 @@ TEST(RunLog, ComesBack) {
       read_back(to_json_line({.epoch = 1, .step = 4, .loss = 2}) + to_json_line(epoch()));
   ASSERT_EQ(history.steps.size(), 1u);
   ASSERT_EQ(history.epochs.size(), 1u);
-  EXPECT_EQ(history.epochs[0].test->top1, 0.5);
+  EXPECT_EQ(figure_of(history.epochs[0].test->figures, "top1"), 0.5);
 }
 
 // What no training writes is no line of the log: an accuracy of 50 is none, nor is epoch 1e300.

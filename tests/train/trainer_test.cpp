@@ -93,7 +93,7 @@ TEST(Trainer, LearnsAndLeavesACompleteFolder) {
   EXPECT_EQ(session.recorder.steps.size(), 80u);
   EXPECT_LT(session.recorder.epochs.back().train_loss,
             0.6 * session.recorder.epochs.front().train_loss);
-  EXPECT_GT(session.summary.best_top1, 0.8);
+  EXPECT_GT(session.summary.best, 0.8);
   EXPECT_GT(session.summary.checkpoint_share, 0);
   EXPECT_LT(session.summary.checkpoint_share, 1);
 
@@ -110,7 +110,7 @@ TEST(Trainer, LearnsAndLeavesACompleteFolder) {
   // The file alone gives the accuracy that was logged.
   const auto model = io::load_model(run / "last.safetensors");
   const Evaluation result = evaluate(*model, corners(kTestImages, 2));
-  EXPECT_EQ(result.top1, history.epochs.back().test->top1);
+  EXPECT_EQ(result.top1, figure_of(history.epochs.back().test->figures, "top1"));
   EXPECT_NEAR(result.loss, history.epochs.back().test->loss, 1e-6);
 }
 
@@ -321,7 +321,7 @@ TEST(Trainer, StartsFromAModelFile) {
   config.model.encoding = nn::EncodingSpec::parse("ape");
   config.recipe.epochs = 8;
   const Session first = train(scratch / "first", config);
-  const double reached = first.summary.last->test->top1;
+  const double reached = main_figure(first.summary.last->test->figures);
 
   config.init = (scratch / "first/last.safetensors").native();
   config.init_checksum = io::content_checksum(config.init);
@@ -330,9 +330,9 @@ TEST(Trainer, StartsFromAModelFile) {
   const Session second = train(scratch / "second", config);
   const RunHistory history = read_log(scratch / "second/log.jsonl");
   ASSERT_TRUE(history.start);
-  EXPECT_EQ(history.start->top1, reached);
-  EXPECT_EQ(second.recorder.started->top1, reached);
-  EXPECT_GE(second.summary.best_top1, reached);
+  EXPECT_EQ(main_figure(history.start->figures), reached);
+  EXPECT_EQ(main_figure(second.recorder.started->figures), reached);
+  EXPECT_GE(second.summary.best, reached);
   ASSERT_FALSE(second.recorder.notes.empty());
   expect_contains(second.recorder.notes.front(), "last.safetensors (ape)");
   expect_contains(second.recorder.notes.back(), "the model computes what it did before");

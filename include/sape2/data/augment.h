@@ -111,6 +111,9 @@ struct AugmentOptions {
   double erase = 0;
   MixOptions mix;
   double label_smoothing = 0;
+  double scale_low = 1;      ///< with masks: a view is scaled by a factor from here …
+  double scale_high = 1;     ///< … to here, then cut or filled to the old size
+  double colour_jitter = 0;  ///< with masks: brightness, contrast, colour times 1 ± up to this
 };
 
 /// Throws a sentence for a value that makes no sense.
@@ -120,5 +123,18 @@ void check_augment_options(const AugmentOptions& options);
 MixedBatch augment(const at::Tensor& images, const at::Tensor& labels, std::int64_t classes,
                    const Normalisation& normalisation, const AugmentOptions& options,
                    const BatchKey& key);
+
+struct MaskedBatch {
+  at::Tensor images;  ///< [B, C, H, W] float32
+  at::Tensor masks;   ///< [B, H, W] uint8
+};
+
+/// For images with masks `[B, H, W]` uint8: scales, cuts out a window (up to `crop_padding`
+/// pixels beyond the image), mirrors, jitters colours, normalises. Image and mask get the same
+/// view: the image between its pixels (bilinear), the mask at the nearest one. What a view shows
+/// beyond the image is grey, and not counted in the mask.
+MaskedBatch augment_with_masks(const at::Tensor& images, const at::Tensor& masks,
+                               const Normalisation& normalisation, const AugmentOptions& options,
+                               const BatchKey& key);
 
 }  // namespace sape2::data

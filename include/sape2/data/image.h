@@ -20,13 +20,21 @@ struct Image {
 inline constexpr std::uint64_t kMaxImageFileBytes = std::uint64_t{256} << 20;
 inline constexpr std::uint64_t kMaxImagePixels = std::uint64_t{64} << 20;
 
+/// What is done with files that a strict reader would turn or refuse. The default is right for
+/// photographs of users; published data sets are taken as they are.
+struct DecodeOptions {
+  bool oriented = true;  ///< a JPEG is turned as its EXIF orientation asks
+  bool whole = true;     ///< a JPEG that ends early is refused; else libjpeg fills the rest
+};
+
 /// Reads a PNG or JPEG file of any kind as RGB: grey is repeated, palettes are looked up, 16 bits
 /// are scaled to 8, transparent pixels are laid over white, CMYK is converted, and a JPEG is turned
 /// as its EXIF orientation asks. Whatever cannot be read whole is an Error naming the file.
-Image read_image(const std::filesystem::path& path);
+Image read_image(const std::filesystem::path& path, const DecodeOptions& options = {});
 
 /// The same from memory; `name` stands for the file in messages.
-Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name);
+Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name,
+                   const DecodeOptions& options = {});
 
 /// Stretches to height × width with a triangle filter as wide as the reduction (antialiased).
 Image resize(const Image& image, std::int64_t height, std::int64_t width);

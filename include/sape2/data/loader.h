@@ -36,8 +36,8 @@ struct LoaderOptions {
 
 struct Batch {
   at::Tensor images;   ///< [B, C, H, W] float32, normalised
-  at::Tensor targets;  ///< [B, classes] float32 probabilities
-  at::Tensor labels;   ///< [B] int64, before any mixing
+  at::Tensor targets;  ///< [B, classes] float32 probabilities; with masks [B, H, W] uint8
+  at::Tensor labels;   ///< [B] int64, before any mixing; undefined with masks
   at::Tensor indices;  ///< [B] int64, on the CPU: which images of the data set these are
 };
 

@@ -28,6 +28,8 @@ enum class Purpose : std::uint32_t {
   shapes,
   grain,
   held_out,
+  scale,
+  colour,
 };
 
 /// Random numbers that depend on (seed, epoch, index, purpose) alone. They are drawn on the host,

@@ -33,4 +33,7 @@ struct Shapes {
 
 Shapes make_shapes(const ShapesOptions& options);
 
+/// The same images with their masks instead of their classes: background and object.
+Dataset with_masks(Shapes shapes);
+
 }  // namespace sape2::data

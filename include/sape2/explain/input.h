@@ -12,7 +12,8 @@ namespace sape2::explain {
 struct Picture {
   std::string name;
   data::Image image;
-  std::string label;  ///< the true class where it is known
+  std::string label;      ///< the true class where it is known
+  data::Image mask = {};  ///< the true classes of its pixels where they are known
 };
 
 /// The size at which a model looks at an image; 0: as large as the model was trained at.

@@ -20,7 +20,10 @@ Picture picture_of(const data::Dataset& dataset, std::string_view split, std::in
 /// range of them is `cifar10:test:0-15`. Splits are read once.
 class PictureSource {
  public:
-  explicit PictureSource(std::filesystem::path root = {}) : root_(std::move(root)) {}
+  /// `target`: whether images of data sets come with their class or their mask.
+  explicit PictureSource(std::filesystem::path root = {},
+                         data::Target target = data::Target::labels)
+      : root_(std::move(root)), target_(target) {}
 
   std::vector<Picture> find(const std::string& name);
 
@@ -28,6 +31,7 @@ class PictureSource {
   const data::Dataset& split_of(const std::string& dataset, data::Split split);
 
   std::filesystem::path root_;
+  data::Target target_;
   std::map<std::pair<std::string, data::Split>, data::Dataset> splits_;
 };
 

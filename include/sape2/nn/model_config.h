@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sape2/nn/encoding_spec.h"
+#include "sape2/nn/task.h"
 #include "sape2/nn/vit_config.h"
 
 #include <cstddef>
@@ -26,6 +27,10 @@ struct ModelConfig {
   /// Empty: no normalisation.
   std::vector<double> mean;
   std::vector<double> deviation;
+  /// What the model was trained for: a name of task_definitions().
+  std::string task = kClassification;
+
+  Head head() const { return task_definition(task).head; }
 
   /// Throws Error with one sentence where the values make no model.
   void validate() const;

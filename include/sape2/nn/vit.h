@@ -25,7 +25,8 @@ class ViT : public torch::nn::Module {
   explicit ViT(ModelConfig config, Initialisation initialisation = {});
   ~ViT() override;
 
-  /// Logits `[B, classes]` of normalised images `[B, channels, height, width]`. In training,
+  /// Logits of normalised images `[B, channels, height, width]`: `[B, classes]`, or with
+  /// Head::pixels `[B, classes, height, width]` in float32. In training,
   /// `depth_factors` are what draw_depth() gave, on the images' device; undefined: drawn here,
   /// from LibTorch's own generator.
   at::Tensor forward(const at::Tensor& images, const at::Tensor& depth_factors = {});
@@ -43,8 +44,12 @@ class ViT : public torch::nn::Module {
   /// Logits where `substitute` says which gates of SaPE² each layer attends with.
   at::Tensor forward_with_gates(const at::Tensor& images, const GateSubstitute& substitute);
 
-  /// Pools such tokens and classifies.
+  /// Pools such tokens and classifies. With Head::image alone.
   at::Tensor forward_head(const at::Tensor& features);
+
+  /// Classifies each of the patches among such tokens, which are such a grid, and upsamples
+  /// that to `size` (bilinear, in float32): `[B, classes, size]`. With Head::pixels alone.
+  at::Tensor forward_pixels(const at::Tensor& features, Size2d grid, Size2d size);
 
   const ModelConfig& config() const { return config_; }
 
@@ -63,11 +68,16 @@ class ViT : public torch::nn::Module {
   struct Layers;
 
   at::Tensor run_layers(const at::Tensor& images, ForwardPass& pass);
+  at::Tensor run_head(const at::Tensor& features, const at::Tensor& images);
 
   ModelConfig config_;
   std::set<std::string> decayed_;
   std::unique_ptr<Layers> layers_;
 };
+
+/// A matrix `[target, source]` that upsamples `source` numbers along an axis by linear
+/// interpolation between their middles; beyond the outermost ones, it repeats those.
+at::Tensor upsampling_matrix(int64_t source, int64_t target, const at::TensorOptions& options);
 
 /// The number of parameters of a model, without building it.
 int64_t parameter_count(const ModelConfig& config);

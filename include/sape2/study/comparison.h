@@ -76,16 +76,19 @@ struct ComparisonPlan {
 /// `count` seeds from `first` on.
 std::vector<std::uint64_t> seeds_from(std::uint64_t first, std::int64_t count);
 
-/// A finished run. Shares are 0 … 1.
+/// A finished run.
 struct RunResult {
   std::uint64_t seed = 0;
-  double top1 = 0, top5 = 0, loss = 0;  ///< of the last epoch
-  double best_top1 = 0;                 ///< of the best one
-  double seconds = 0;                   ///< of training and evaluation, all sessions together
-  double images_per_second = 0;         ///< of training alone
-  std::int64_t peak_bytes = 0;          ///< largest memory of the process; of the GPU where used
+  train::Figures figures = {};   ///< of the last epoch, as its task measures them
+  double loss = 0;               ///< of the last epoch
+  double best = 0;               ///< the main figure of the best epoch
+  double seconds = 0;            ///< of training and evaluation, all sessions together
+  double images_per_second = 0;  ///< of training alone
+  std::int64_t peak_bytes = 0;   ///< largest memory of the process; of the GPU where used
   std::vector<train::EpochRecord> epochs = {};
   std::optional<train::TestRecord> start = {};  ///< of a trained model, before the first step
+
+  double score() const { return train::main_figure(figures); }
 };
 
 /// A run that ended without a result.

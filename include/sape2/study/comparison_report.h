@@ -17,6 +17,13 @@ struct Spread {
 };
 Spread spread_of(const std::vector<double>& values);
 
+/// What the comparison's task measures, and the name of the first of it: "top-1".
+const std::vector<train::FigureDefinition>& figures_of(const Comparison& comparison);
+const std::string& main_name(const Comparison& comparison);
+
+/// The figure of every run of a row, in %.
+std::vector<double> percentages(const RowResult& row, std::string_view key);
+
 /// A number in groups of three digits: 1,234,567.
 std::string grouped_digits(std::int64_t number);
 
@@ -34,7 +41,7 @@ ReportTable tuning_table(const Comparison& comparison);
 /// How that was measured, in a sentence or two.
 std::string tuning_caption(const Comparison& comparison);
 
-/// A row less the baseline, in points of top-1.
+/// A row less the baseline, in points of a figure.
 struct BaselineDifference {
   std::vector<std::uint64_t> seeds;  ///< that both have
   std::vector<double> points;        ///< of each of these seeds
@@ -43,7 +50,9 @@ struct BaselineDifference {
 
 /// One for every row; nothing for the baseline itself, for rows that share no seed with it, and if
 /// the comparison has no baseline.
-std::vector<std::optional<BaselineDifference>> baseline_differences(const Comparison& comparison);
+/// `key`: the figure; empty: the main one.
+std::vector<std::optional<BaselineDifference>> baseline_differences(const Comparison& comparison,
+                                                                    std::string_view key = "");
 
 /// "+0.28 (+0.07 to +0.49, 7 seeds)"; of one seed: "+0.28 (1 seed)".
 std::string to_string(const BaselineDifference& difference);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sape2/data/image.h"
 #include "sape2/infer/prediction.h"
 
 #include <ATen/core/Tensor.h>
@@ -7,9 +8,6 @@
 #include <cstdint>
 #include <vector>
 
-namespace sape2::data {
-struct Image;
-}
 namespace sape2::nn {
 struct ModelConfig;
 class ViT;
@@ -24,6 +22,17 @@ using infer::Prediction;
 /// channel gets its brightness.
 std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::int64_t top,
                                 std::int64_t size = 0);
+
+/// The classes of an image's pixels.
+struct MaskPrediction {
+  data::Image mask;            ///< one channel, as large as the image
+  std::vector<double> shares;  ///< of the pixels, a class each
+};
+
+/// Of a model with nn::Head::pixels. The whole image is stretched to `size` × `size` pixels (0: the
+/// size the model was trained at), and the logits are upsampled to the image's own size. Throws
+/// Error if a logit is not a finite number.
+MaskPrediction predict_mask(nn::ViT& model, const data::Image& image, std::int64_t size = 0);
 
 /// A picture as bytes `[1, channels, height, width]`; one channel is its brightness.
 at::Tensor as_batch(const data::Image& image, std::int64_t channels);

@@ -55,8 +55,9 @@ struct TuningPlan {
 /// One run of the tuning.
 struct Trial {
   Settings settings;
-  double top1 = 0, loss = 0;  ///< on the held-out images, after the last epoch
-  std::string failure = {};   ///< why it has no figures: it diverged
+  double score = 0;          ///< the task's main figure …
+  double loss = 0;           ///< … and the loss on the held-out images, after the last epoch
+  std::string failure = {};  ///< why it has no figures: it diverged
 };
 
 /// The trial with the highest accuracy; of equal ones that with the lower loss; of those the first.

@@ -9,7 +9,9 @@ namespace sape2::train {
 /// What one training step learns from.
 struct Batch {
   at::Tensor images;  ///< `[B, channels, height, width]` float32, normalised, on the model's device
-  at::Tensor targets;  ///< `[B, classes]` float32 probabilities that sum to one
+  /// What the task's loss compares outputs with: `[B, classes]` float32 probabilities that sum to
+  /// one, or masks `[B, height, width]` uint8.
+  at::Tensor targets;
   /// Where these images begin in the batch of all processes, and its size; 0: they are all of it.
   int64_t begin = 0;
   int64_t whole = 0;

@@ -42,6 +42,9 @@ struct Recipe {
   double mix_probability = 1;           ///< share of images that are mixed at all
   double erase_probability = 0;         ///< of random erasing
   int64_t repeats = 1;                  ///< repeated augmentation: copies of an image in a batch
+  double scale_low = 1;                 ///< segmentation: smallest factor a view is scaled by …
+  double scale_high = 1;                ///< … and the largest; 1 and 1: no scaling
+  double colour_jitter = 0;             ///< segmentation: strength of changes of colour; 0: none
 
   int64_t evaluate_epochs = 1;   ///< epochs from one evaluation to the next
   int64_t checkpoint_steps = 0;  ///< steps from one checkpoint to the next; 0: epochs' ends only

@@ -28,6 +28,9 @@ struct RecipeField {
   bool below = false;
   /// The valid values of a string.
   std::vector<std::string> choices = {};
+  /// Left out of config.json where it has its default: runs of versions that did not know it keep
+  /// their fingerprints.
+  bool is_newer = false;
 
   RecipeValue get(const Recipe& recipe) const;
 

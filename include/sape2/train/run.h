@@ -20,10 +20,15 @@ DataConfig absolute_paths(DataConfig config);
 DataConfig data_of_run(DataConfig config, const std::filesystem::path& run);
 
 /// Reads a split with no more images than the configuration says.
-data::Dataset load_split(const DataConfig& config, data::Split split);
+data::Dataset load_split(const DataConfig& config, data::Split split,
+                         data::Target target = data::Target::labels);
+
+/// The same data at the size that a model was trained at, where the data set has images of any
+/// size and the configuration asks for none.
+DataConfig at_size_of(const nn::ModelConfig& model, DataConfig config);
 
 /// Both splits; with `held_out` images, the training split alone, cut in two by hold_out().
-RunData load_run_data(const DataConfig& config);
+RunData load_run_data(const DataConfig& config, data::Target target = data::Target::labels);
 
 /// So many images drawn out of a training split to test on, and the others to train on. The draw is
 /// fixed: it depends on the two numbers of images alone, not on a run's seed.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "sape2/train/figures.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -21,11 +23,10 @@ struct StepRecord {
   double seconds = 0;  ///< of training so far, all sessions together
 };
 
-/// Accuracy on the test images.
+/// What was measured on the test images.
 struct TestRecord {
   double loss = 0;
-  double top1 = 0;  ///< share of images, 0 … 1
-  double top5 = 0;
+  Figures figures;
 };
 
 /// The end of an epoch.

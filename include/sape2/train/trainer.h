@@ -55,7 +55,7 @@ struct RunSummary {
   bool finished = false;  ///< false: asked to stop; a checkpoint was saved
   int64_t step = 0;
   int64_t steps = 0;
-  double best_top1 = 0;
+  double best = 0;                  ///< the task's main figure, of the best epoch
   std::optional<EpochRecord> last;  ///< the last epoch that ended
   double seconds = 0;               ///< all sessions together
   double checkpoint_share = 0;      ///< of this session's time, spent waiting for checkpoints

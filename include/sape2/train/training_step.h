@@ -5,6 +5,7 @@
 #include "sape2/train/batch_source.h"
 #include "sape2/train/flat_parameters.h"
 #include "sape2/train/recipe.h"
+#include "sape2/train/task.h"
 #include "sape2/train/weight_average.h"
 
 #include <c10/core/Stream.h>
@@ -35,7 +36,8 @@ struct PhaseSeconds {
 /// over all of them during the backward pass: the weights stay the same bits on every rank.
 class TrainingStep {
  public:
-  /// `model` must be on its device already and outlive this object, and so must `group`.
+  /// `model` must be on its device already and outlive this object, and so must `group`. The
+  /// model's task has the loss.
   TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed, dist::Group* group = nullptr);
   ~TrainingStep();
 
@@ -101,6 +103,7 @@ class TrainingStep {
 
   nn::ViT& model_;
   Recipe recipe_;
+  Loss loss_;
   uint64_t seed_;
   FlatParameters parameters_;
   std::optional<WeightAverage> average_;

@@ -55,12 +55,14 @@ class DataCommand : public Command {
     list_ = app.add_subcommand("list", "All data sets and where they lie");
     get_ = app.add_subcommand("get", "Make sure data sets lie here, whole and verified");
     info_ = app.add_subcommand("info", "Read a data set and tell what it holds");
-    get_->add_option("names", names_, "cifar10, cifar100, fashion-mnist")->type_name("NAME");
+    get_->add_option("names", names_, "cifar10, cifar100, fashion-mnist, oxford-pets")
+        ->type_name("NAME");
     get_->add_flag("--offline", offline_, "Use only what this machine has");
     info_->add_option("name", info_name_, "A data set, or folder:PATH")->type_name("NAME");
     info_->add_option("--image-size", options_.image_size, "Resize images to N × N pixels")
         ->check(whole_number(1, 4096))
         ->type_name("N");
+    info_->add_flag("--masks", masks_, "Read masks instead of classes of images");
     info_->add_option("--seed", options_.seed, "Of shapes, and of a folder's split")
         ->check(whole_number(0, std::numeric_limits<long>::max()))
         ->type_name("N");
@@ -138,6 +140,7 @@ class DataCommand : public Command {
     if (info_name_.empty())
       throw Error("data info: say which data set, e.g. `sape2 data info shapes`");
     options_.root = root_;
+    if (masks_) options_.target = data::Target::masks;
     const data::Dataset train = data::load_dataset(info_name_, data::Split::train, options_);
     const data::Dataset test = data::load_dataset(info_name_, data::Split::test, options_);
     const auto train_counts = data::images_per_class(train),
@@ -168,7 +171,8 @@ class DataCommand : public Command {
          {"mean", fmt::format("{}", fmt::join(train.normalisation.mean, ", "))},
          {"deviation", fmt::format("{}", fmt::join(train.normalisation.deviation, ", "))},
          {"classes", std::to_string(train.classes())}});
-    terminal.heading("Classes (training, tests)");
+    terminal.heading(masks_ ? "Images that show a class (training, tests)"
+                            : "Classes (training, tests)");
     std::vector<std::vector<std::string>> rows;
     for (std::size_t i = 0; i < train.class_names.size(); ++i) {
       rows.push_back(
@@ -187,6 +191,7 @@ class DataCommand : public Command {
   std::string root_;
   data::LoadOptions options_;
   bool offline_ = false;
+  bool masks_ = false;
   bool json_ = false;
 };
 

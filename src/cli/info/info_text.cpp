@@ -168,6 +168,7 @@ void print_model(const Terminal& terminal, const ModelSummary& model) {
   terminal.heading(model.path.string());
   Rows rows = {{"file", fmt::format("{}, {} parameters as {}", in_mebibytes(model.file_bytes),
                                     model.parameters, model.weight_types)},
+               {"task", model.config.task},
                {"encoding", model.config.encoding.to_string()},
                {"layers", fmt::format("{} of width {}, {}, MLP ratio {}", vit.depth, vit.width,
                                       counted(vit.heads, "head"), vit.mlp_ratio)},

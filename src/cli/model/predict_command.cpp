@@ -1,8 +1,11 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
+#include "sape2/data/mask.h"
 #include "sape2/explain/picture.h"
 #include "sape2/explain/prediction_sheet.h"
+#include "sape2/nn/vit.h"
 #include "sape2/study/prediction.h"
+#include "sape2/train/mask_figures.h"
 
 #include "cli/command.h"
 #include "cli/limits.h"
@@ -11,11 +14,16 @@
 #include "cli/terminal.h"
 #include "cli/whole_number.h"
 
+#include <ATen/ATen.h>
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <set>
 
 namespace sape2::cli {
 namespace {
@@ -33,6 +41,88 @@ Json json_of(const explain::SeenPicture& seen) {
   if (!seen.picture.label.empty()) json["label"] = seen.picture.label;
   return json;
 }
+
+std::string class_name(const nn::ModelConfig& config, std::size_t index) {
+  return config.class_names.empty() ? "class " + std::to_string(index) : config.class_names[index];
+}
+
+// Nothing where the true mask is not known or has no counted pixel.
+std::optional<double> iou_of(const explain::Picture& picture, const study::MaskPrediction& seen,
+                             const nn::ModelConfig& config) {
+  const auto classes = static_cast<std::size_t>(config.vit.classes);
+  if (picture.mask.pixels.empty()) return std::nullopt;
+  std::vector<std::int64_t> counts(classes * classes, 0);
+  bool any = false;
+  for (std::size_t i = 0; i < picture.mask.pixels.size(); ++i) {
+    const std::size_t truth = picture.mask.pixels[i];
+    if (truth >= classes) continue;
+    ++counts[truth * classes + seen.mask.pixels[i]];
+    any = true;
+  }
+  if (!any) return std::nullopt;
+  return train::mean_iou(
+      at::tensor(counts, at::kLong).view({config.vit.classes, config.vit.classes}));
+}
+
+Json json_of(const explain::Picture& picture, const study::MaskPrediction& seen,
+             const nn::ModelConfig& config, const std::vector<std::string>& files) {
+  Json classes = Json::array();
+  for (std::size_t i = 0; i < seen.shares.size(); ++i) {
+    classes.push_back({{"class", class_name(config, i)}, {"index", i}, {"share", seen.shares[i]}});
+  }
+  Json json{{"image", picture.name},
+            {"height", seen.mask.height},
+            {"width", seen.mask.width},
+            {"classes", std::move(classes)}};
+  if (const auto iou = iou_of(picture, seen, config)) json["mean IoU"] = 100 * *iou;
+  if (!files.empty()) json["files"] = files;
+  return json;
+}
+
+// Puts masks and overlays into a folder, under names of the images that no two share.
+class MaskWriter {
+ public:
+  MaskWriter(const std::string& folder, const nn::ModelConfig& config) : folder_(folder) {
+    if (folder.empty()) return;
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    if (error) {
+      throw Error("cannot make the folder " + in_quotes(folder_) + ": " + error.message());
+    }
+    for (std::int64_t i = 0; i < config.vit.classes; ++i) {
+      colours_.push_back(data::mask_colour(i));
+    }
+  }
+
+  /// The files written; none without a folder.
+  std::vector<std::string> write(const explain::Picture& picture, const data::Image& mask) {
+    if (folder_.empty()) return {};
+    const std::string name = name_for(picture);
+    const auto mask_file = folder_ / (name + "-mask.png");
+    const auto overlay_file = folder_ / (name + "-overlay.png");
+    data::write_mask(mask_file, mask, colours_);
+    data::write_png(overlay_file, data::overlay(picture.image, mask));
+    return {mask_file.native(), overlay_file.native()};
+  }
+
+ private:
+  // "cat" of photos/cat.jpg, "oxford-pets_test_3" of oxford-pets:test:3.
+  std::string name_for(const explain::Picture& picture) {
+    std::error_code error;
+    std::string name = std::filesystem::exists(picture.name, error)
+                           ? std::filesystem::path(picture.name).stem().native()
+                           : picture.name;
+    std::ranges::replace_if(
+        name, [](char c) { return c == ':' || c == '/'; }, '_');
+    std::string unique = name;
+    for (int i = 2; !used_.insert(unique).second; ++i) unique = fmt::format("{}-{}", name, i);
+    return unique;
+  }
+
+  std::filesystem::path folder_;
+  std::vector<data::MaskColour> colours_;
+  std::set<std::string> used_;
+};
 
 class PredictCommand : public Command {
  public:
@@ -55,19 +145,32 @@ class PredictCommand : public Command {
         ->type_name("N");
     app.add_option("--sheet", sheet_, "Also draw a contact sheet: .png, .svg or .pdf")
         ->type_name("FILE");
+    app.add_option("--out", out_,
+                   "Of a model for segmentation: folder for NAME-mask.png and NAME-overlay.png")
+        ->type_name("FOLDER");
     app.add_option("--root", root_, "Folder to look for the data set in")->type_name("PATH");
     app.add_option("--device", device_, "cpu (default), cuda or cuda:N")->type_name("DEVICE");
     app.add_flag("--json", json_, "Print JSON instead of text");
     app.footer(
         "Each image is scaled to cover the size the model was trained at, and its middle is used.\n"
-        "If the true class of an image is known, the sheet shows which answers are right.\n\n"
+        "If the true class of an image is known, the sheet shows which answers are right.\n"
+        "A model for segmentation sees the whole image, stretched, and says what share of it each\n"
+        "class has; with --out, it writes masks (a palette PNG: pixels are numbers of classes) "
+        "and\n"
+        "overlays, in the image's own size.\n\n"
         "  sape2 predict runs/first cat.jpg dog.png --top 3\n"
-        "  sape2 predict runs/first cifar10:test:0-11 --sheet twelve.png");
+        "  sape2 predict runs/first cifar10:test:0-11 --sheet twelve.png\n"
+        "  sape2 predict runs/pets cat.jpg oxford-pets:test:0-7 --out masks");
   }
 
   int run(Terminal& terminal) override {
     if (!sheet_.empty()) explain::figure_format(sheet_);
     const auto model = load_model_argument(model_, device_);
+    if (model->config().head() == nn::Head::pixels) return predict_masks(terminal, *model);
+    if (!out_.empty()) {
+      throw Error("--out is for models of the task segmentation, and this one's is " +
+                  model->config().task);
+    }
     bool any_failed = false;
     std::vector<explain::SeenPicture> seen;
     explain::PictureSource source(root_);
@@ -79,9 +182,7 @@ class PredictCommand : public Command {
           if (!json_) print(terminal, seen.back());
         }
       } catch (const Error& error) {
-        // One bad file does not keep the others from being looked at.
-        std::fflush(stdout);
-        std::fprintf(stderr, "sape2: %s\n", printable(error.what()).c_str());
+        tell(error);
         any_failed = true;
       }
     }
@@ -100,6 +201,64 @@ class PredictCommand : public Command {
   }
 
  private:
+  int predict_masks(const Terminal& terminal, nn::ViT& model) const {
+    if (!sheet_.empty()) {
+      throw Error("--sheet shows the classes of images; masks are written with --out FOLDER");
+    }
+    MaskWriter writer(out_, model.config());
+    bool any_failed = false;
+    Json results = Json::array();
+    explain::PictureSource source(root_, data::Target::masks);
+    for (const std::string& name : images_) {
+      try {
+        for (const explain::Picture& picture : source.find(name)) {
+          const study::MaskPrediction seen = segment(model, picture);
+          const std::vector<std::string> files = writer.write(picture, seen.mask);
+          if (json_) {
+            results.push_back(json_of(picture, seen, model.config(), files));
+          } else {
+            print(terminal, picture, seen, model.config(), files);
+          }
+        }
+      } catch (const Error& error) {
+        tell(error);
+        any_failed = true;
+      }
+    }
+    if (json_) terminal.print(results.dump(2, ' ', false, Json::error_handler_t::replace));
+    return any_failed ? kExitFailure : kExitSuccess;
+  }
+
+  study::MaskPrediction segment(nn::ViT& model, const explain::Picture& picture) const {
+    try {
+      return study::predict_mask(model, picture.image, size_);
+    } catch (const Error& error) {
+      throw Error(in_quotes(picture.name) + ": " + error.what());
+    }
+  }
+
+  static void print(const Terminal& terminal, const explain::Picture& picture,
+                    const study::MaskPrediction& seen, const nn::ModelConfig& config,
+                    const std::vector<std::string>& files) {
+    terminal.heading(picture.name);
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t i = 0; i < seen.shares.size(); ++i) {
+      rows.push_back(
+          {fmt::format("{:6.2f} %", 100 * seen.shares[i]), class_name(config, i) + " pixels"});
+    }
+    if (const auto iou = iou_of(picture, seen, config)) {
+      rows.push_back({fmt::format("{:6.2f} %", 100 * *iou), "mean IoU with the true mask"});
+    }
+    for (const std::string& file : files) rows.push_back({"wrote", file});
+    terminal.table(rows);
+  }
+
+  // One bad file does not keep the others from being looked at.
+  static void tell(const Error& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "sape2: %s\n", printable(error.what()).c_str());
+  }
+
   std::vector<study::Prediction> look(nn::ViT& model, const explain::Picture& picture) const {
     try {
       return study::predict(model, picture.image, top_, size_);
@@ -118,7 +277,7 @@ class PredictCommand : public Command {
     terminal.table(rows);
   }
 
-  std::string model_, sheet_, root_, device_ = "cpu";
+  std::string model_, sheet_, out_, root_, device_ = "cpu";
   std::vector<std::string> images_;
   std::int64_t top_ = 5, size_ = 0;
   bool json_ = false;

@@ -108,6 +108,7 @@ class ServeCommand : public Command {
     serve::ServerOptions options{.host = host_, .port = port_, .split = split_};
     for (const std::string& model : models_) {
       options.models.push_back({model_name_of(model), load_model_argument(model, device_)});
+      nn::require_classifier(options.models.back().model->config(), "the page");
     }
     options.dataset = chosen_dataset(options.models.front().model->config());
     serve::Server server(std::move(options));
@@ -120,6 +121,7 @@ class ServeCommand : public Command {
     serve::ExplorerOptions options{.split = split_, .images = images_};
     for (const std::string& model : models_) {
       options.models.push_back({model_name_of(model), model_file_of(model)});
+      nn::require_classifier(io::read_model_config(options.models.back().file), "the page");
     }
     const auto dataset = chosen_dataset(io::read_model_config(options.models.front().file));
     if (dataset) options.dataset = &*dataset;

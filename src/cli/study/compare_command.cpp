@@ -235,15 +235,18 @@ class CompareCommand : public Command {
 
   // What a trained model gets, row by row.
   std::vector<study::ComparisonRow> fitted(const Terminal& terminal,
-                                           std::vector<study::ComparisonRow> rows) const {
-    for (study::ComparisonRow& row : rows) {
-      const nn::EncodingSpec asked = row.encoding;
-      row.encoding = options_.fitted(asked);
-      if (parent_ == 0) say_fitted(terminal, asked, row.encoding);
-      if (std::ranges::count(rows, row.encoding, &study::ComparisonRow::encoding) > 1) {
-        throw Error(asked.to_string() + " is added to the model as " + row.encoding.to_string() +
-                    ", which is another row; leave one of the two out");
+                                           const std::vector<study::ComparisonRow>& asked) const {
+    std::vector<study::ComparisonRow> rows;
+    for (study::ComparisonRow row : asked) {
+      row.encoding = options_.fitted(row.encoding);
+      if (std::ranges::find(rows, row.encoding, &study::ComparisonRow::encoding) != rows.end()) {
+        throw Error("two rows are " + row.encoding.to_string() +
+                    " once they are added to the trained model; leave one of them out");
       }
+      rows.push_back(std::move(row));
+    }
+    for (std::size_t i = 0; i < rows.size() && parent_ == 0; ++i) {
+      say_fitted(terminal, asked[i].encoding, rows[i].encoding);
     }
     return rows;
   }

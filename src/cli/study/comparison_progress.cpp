@@ -1,5 +1,7 @@
 #include "cli/study/comparison_progress.h"
 
+#include "sape2/train/task.h"
+
 #include "cli/duration_text.h"
 
 #include <fmt/format.h>
@@ -14,9 +16,11 @@ void ComparisonProgress::run_begins(const std::string& what, std::int64_t number
 }
 
 void ComparisonProgress::run_ended(const std::string& what, const study::RunResult& result) {
-  run_.note(fmt::format("{}: top-1 {:.2f} % after {}",
-                        trained_already_.empty() ? what : trained_already_, 100 * result.top1,
-                        duration_text(result.seconds)));
+  const std::string figure =
+      result.figures.empty() ? "" : train::figure_name(result.figures.front().key);
+  run_.note(fmt::format("{}: {} {:.2f} % after {}",
+                        trained_already_.empty() ? what : trained_already_, figure,
+                        100 * result.score(), duration_text(result.seconds)));
 }
 
 void ComparisonProgress::run_failed(const std::string& what, const std::string& reason) {

@@ -1,7 +1,9 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/base/nearest_name.h"
+#include "sape2/nn/vit.h"
 #include "sape2/study/probes.h"
+#include "sape2/train/run.h"
 #include "sape2/train/run_folder.h"
 
 #include "cli/command.h"
@@ -111,6 +113,7 @@ class ProbeCommand : public Command {
     }
     const auto model = load_model_argument(model_, device_);
     if (options_.data.name.empty()) options_.data = data_of_run(model_file_of(model_));
+    options_.data = train::at_size_of(model->config(), options_.data);
     Json results = Json::array();
     for (const std::string& probe : probes_.empty() ? study::probe_names() : probes_) {
       const study::ProbeResult result = study::run_probe(probe, *model, options_);

@@ -5,7 +5,9 @@
 #include "sape2/study/confusion_picture.h"
 #include "sape2/study/uncertainty.h"
 #include "sape2/train/evaluate.h"
+#include "sape2/train/mask_figures.h"
 #include "sape2/train/run.h"
+#include "sape2/train/task.h"
 
 #include "cli/command.h"
 #include "cli/limits.h"
@@ -21,10 +23,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 namespace sape2::cli {
 namespace {
 
-study::ConfusionMatrix confusion_of(const train::Evaluation& result,
+study::ConfusionMatrix confusion_of(const train::Measured& result,
                                     const std::vector<std::string>& names) {
   const auto* counts = result.confusion.data_ptr<std::int64_t>();
   return {result.confusion.size(0), {counts, counts + result.confusion.numel()}, names};
@@ -93,42 +97,42 @@ class EvalCommand : public Command {
     app.footer(
         "Prints top-1 and top-5 in %, the mean cross-entropy, the number of images, and how far\n"
         "top-1 can be trusted on so many images: the 95 % interval of the share (Wilson's).\n"
-        "Example: sape2 eval runs/first --data cifar10 --size 48 --confusion confusion.png");
+        "Of a model for segmentation: mean IoU, boundary F1 and pixel accuracy in %, the\n"
+        "cross-entropy of a pixel, the number of images, and the IoU of each class.\n\n"
+        "  sape2 eval runs/first --data cifar10 --size 48 --confusion confusion.png\n"
+        "  sape2 eval runs/pets --data oxford-pets");
   }
 
   int run(Terminal& terminal) override {
     const Evaluator evaluate = make_evaluator();  // a missing model is said before data is read
     const data::Split split = split_ == "train" ? data::Split::train : data::Split::test;
     data_.train_images = data_.test_images = images_;
-    const data::Dataset dataset = train::load_split(data_, split);
-    const train::Evaluation result = evaluate(dataset);
+    const nn::ModelConfig config = io::read_model_config(model_file_of(model_));
+    const train::Task& task = train::task_named(config.task);
+    const data::Dataset dataset =
+        train::load_split(train::at_size_of(config, data_), split, task.target());
+    const train::Measured result = evaluate(dataset);
     if (!confusion_.empty()) {
-      study::draw_confusion(
-          confusion_of(result, dataset.class_names),
-          fmt::format("{} on {}: {:.2f} %",
-                      io::read_model_config(model_file_of(model_)).encoding.to_string(),
-                      dataset.name, 100 * result.top1),
-          confusion_);
+      study::draw_confusion(confusion_of(result, dataset.class_names),
+                            fmt::format("{} on {}: {:.2f} %", config.encoding.to_string(),
+                                        dataset.name, 100 * train::main_figure(result.figures)),
+                            confusion_);
     }
     if (json_) {
       print_json(terminal, result, dataset);
     } else {
-      const study::Interval interval = study::share_interval(result.top1, result.images);
-      terminal.print(fmt::format(
-          "top-1 {:.2f}\ntop-5 {:.2f}\nloss {:.4f}\nimages {}\ninterval {:.2f} to {:.2f}",
-          100 * result.top1, 100 * result.top5, result.loss, result.images, 100 * interval.low,
-          100 * interval.high));
+      print_text(terminal, result, dataset);
     }
     return kExitSuccess;
   }
 
  private:
-  using Evaluator = std::function<train::Evaluation(const data::Dataset&)>;
+  using Evaluator = std::function<train::Measured(const data::Dataset&)>;
 
   Evaluator make_evaluator() const {
     if (runtime_ == "libtorch") {
       return [this, model = load_model_argument(model_, device_)](const data::Dataset& dataset) {
-        return train::evaluate(*model, dataset, options_);
+        return train::task_of(*model).measure(*model, dataset, options_);
       };
     }
     if (device_ != "cpu") throw Error("--runtime infer computes on the CPU; leave --device out");
@@ -136,11 +140,38 @@ class EvalCommand : public Command {
         std::make_shared<infer::Session>(infer::Model::open(model_file_of(model_)),
                                          infer::SessionOptions{.threads = threads_in_use()});
     return [this, session](const data::Dataset& dataset) {
-      return train::evaluate(session->model().config(), classifier(session), dataset, options_);
+      const auto result =
+          train::evaluate(session->model().config(), classifier(session), dataset, options_);
+      return train::measured(result);
     };
   }
 
-  void print_json(Terminal& terminal, const train::Evaluation& result,
+  static void print_text(const Terminal& terminal, const train::Measured& result,
+                         const data::Dataset& dataset) {
+    std::string text;
+    for (const train::Figure& figure : result.figures) {
+      text += fmt::format("{} {:.2f}\n", train::figure_name(figure.key), 100 * figure.value);
+    }
+    text += fmt::format("loss {:.4f}\nimages {}", result.loss, result.images);
+    if (dataset.target() == data::Target::masks) {
+      const std::vector<double> ious = train::class_ious(result.confusion);
+      for (std::size_t i = 0; i < ious.size(); ++i) {
+        text += std::isnan(ious[i])
+                    ? fmt::format("\nIoU of {} –", dataset.class_names[i])
+                    : fmt::format("\nIoU of {} {:.2f}", dataset.class_names[i], 100 * ious[i]);
+      }
+    } else {
+      const study::Interval interval = interval_of(result);
+      text += fmt::format("\ninterval {:.2f} to {:.2f}", 100 * interval.low, 100 * interval.high);
+    }
+    terminal.print(text);
+  }
+
+  static study::Interval interval_of(const train::Measured& result) {
+    return study::share_interval(train::main_figure(result.figures), result.images);
+  }
+
+  void print_json(Terminal& terminal, const train::Measured& result,
                   const data::Dataset& dataset) const {
     const auto matrix = confusion_of(result, {});
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -148,19 +179,27 @@ class EvalCommand : public Command {
       const auto begin = matrix.counts.begin() + i * matrix.classes;
       rows.push_back(std::vector<std::int64_t>(begin, begin + matrix.classes));
     }
-    const study::Interval interval = study::share_interval(result.top1, result.images);
-    const nlohmann::ordered_json json{{"model", model_file_of(model_).native()},
-                                      {"data", dataset.name},
-                                      {"split", split_},
-                                      {"height", dataset.height()},
-                                      {"width", dataset.width()},
-                                      {"images", result.images},
-                                      {"top-1", 100 * result.top1},
-                                      {"top-1 interval", {100 * interval.low, 100 * interval.high}},
-                                      {"top-5", 100 * result.top5},
-                                      {"loss", result.loss},
-                                      {"classes", dataset.class_names},
-                                      {"confusion", rows}};
+    nlohmann::ordered_json json{{"model", model_file_of(model_).native()},
+                                {"data", dataset.name},
+                                {"split", split_},
+                                {"height", dataset.height()},
+                                {"width", dataset.width()},
+                                {"images", result.images}};
+    for (const train::Figure& figure : result.figures) {
+      json[train::figure_name(figure.key)] = 100 * figure.value;
+    }
+    if (dataset.target() == data::Target::masks) {
+      for (const double iou : train::class_ious(result.confusion)) {
+        json["IoU"].push_back(std::isnan(iou) ? nlohmann::ordered_json()
+                                              : nlohmann::ordered_json(100 * iou));
+      }
+    } else {
+      const study::Interval interval = interval_of(result);
+      json["top-1 interval"] = {100 * interval.low, 100 * interval.high};
+    }
+    json["loss"] = result.loss;
+    json["classes"] = dataset.class_names;
+    json["confusion"] = rows;
     terminal.print(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   }
 

@@ -8,6 +8,7 @@
 #include "sape2/nn/retrofit_config.h"
 #include "sape2/train/device.h"
 #include "sape2/train/recipe_fields.h"
+#include "sape2/train/task.h"
 
 #include "cli/limits.h"
 #include "cli/threads.h"
@@ -30,6 +31,14 @@ std::string flag_of(const std::string& key) {
   return flag;
 }
 
+std::string task_help() {
+  std::string text;
+  for (const nn::TaskDefinition& task : nn::task_definitions()) {
+    text += (text.empty() ? "" : "; ") + task.name + ": " + task.summary;
+  }
+  return text + " (default: " + nn::kClassification + ")";
+}
+
 void check_sizes(const nn::ModelConfig& trained, const nn::ModelConfig& wanted,
                  const std::string& file) {
   try {
@@ -47,6 +56,7 @@ void RunOptions::declare(CLI::App& app) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto count = whole_number(0, kMostImages);
   app.add_option("--data", data_.name, "Data set, as in `sape2 data list`")->type_name("NAME");
+  app.add_option("--task", task_, task_help())->type_name("TASK");
   app.add_option("--root", data_.root, "Folder to look for it in")->type_name("FOLDER");
   app.add_option("--image-size", data_.image_size, "Resize images to this height and width")
       ->check(count)
@@ -80,7 +90,8 @@ void RunOptions::declare(CLI::App& app) {
       ->group(model);
 
   const std::string recipe = "Recipe";
-  app.add_option("--recipe", recipe_, "paper, strong, quick, or a TOML file (default: quick)")
+  app.add_option("--recipe", recipe_,
+                 "paper, strong, quick, segmentation, or a TOML file (default: quick)")
       ->type_name("NAME|FILE")
       ->group(recipe);
   for (const train::RecipeField& field : train::recipe_fields()) {
@@ -99,6 +110,7 @@ void RunOptions::prefer(std::string model, std::string recipe) {
 }
 
 void RunOptions::check() const {
+  train::task_named(task_);
   if (data_.name.empty()) throw Error("--data is missing; `sape2 data list` shows the data sets");
   make_recipe();
   if (!model_.empty()) nn::preset(model_);
@@ -107,12 +119,12 @@ void RunOptions::check() const {
 
 train::RunData RunOptions::load_data() const {
   check();
-  return train::load_run_data(data_);
+  return train::load_run_data(data_, train::task_named(task_).target());
 }
 
 data::Dataset RunOptions::load_training_images() const {
   check();
-  return train::load_split(data_, data::Split::train);
+  return train::load_split(data_, data::Split::train, train::task_named(task_).target());
 }
 
 train::Recipe RunOptions::make_recipe() const {
@@ -124,6 +136,7 @@ train::Recipe RunOptions::make_recipe() const {
     recipe.train_for(recipe.epochs);
   }
   recipe.validate();
+  train::task_named(task_).check(recipe);
   return recipe;
 }
 
@@ -162,6 +175,7 @@ train::RunConfig RunOptions::make_config(const data::Dataset& images,
   train::RunConfig config;
   config.recipe = make_recipe();
   config.model = base_model();
+  config.model.task = task_;
   if (!encoding.empty() || !trained_) {
     config.model.encoding =
         fitted(nn::EncodingSpec::parse(encoding.empty() ? kDefaultEncoding : encoding));
@@ -179,8 +193,9 @@ train::RunConfig RunOptions::make_config(const data::Dataset& images,
 }
 
 std::string RunOptions::default_folder(const train::RunConfig& config) const {
-  std::string name = data_.name + "-" + model_name() + "-" + config.model.encoding.to_string() +
-                     "-seed" + std::to_string(seed_);
+  const std::string task = task_ == nn::kClassification ? "" : task_ + "-";
+  std::string name = task + data_.name + "-" + model_name() + "-" +
+                     config.model.encoding.to_string() + "-seed" + std::to_string(seed_);
   // Brackets, commas and slashes are awkward in a shell or not possible.
   std::ranges::replace_if(
       name, [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '+' && c != '='; },

@@ -61,6 +61,7 @@ class RunOptions {
   nn::ModelConfig base_model() const;
 
   train::DataConfig data_;
+  std::string task_ = nn::kClassification;
   std::string model_;  // empty: not given
   std::optional<std::int64_t> patch_size_, depth_, width_, heads_, registers_;
   std::optional<double> mlp_ratio_, layer_scale_;

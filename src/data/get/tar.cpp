@@ -67,14 +67,16 @@ using Reader = std::unique_ptr<archive, Close>;
   fail(path, archive_error_string(reader.get()));
 }
 
-std::string file_name(archive_entry* entry) {
+std::string path_of(archive_entry* entry) {
   const char* path = archive_entry_pathname(entry);
-  if (path == nullptr) return "";  // no text in this locale, so none of ours
-  const std::string text = path;
-  return text.substr(text.find_last_of('/') + 1);
+  return path == nullptr ? "" : path;  // no text in this locale, so none of ours
 }
 
 }  // namespace
+
+std::string file_name(const std::string& path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
 
 void read_tar_gz(const fs::path& path, const std::function<bool(const std::string&)>& wanted,
                  const std::function<void(const std::string&, const Bytes&)>& take) {
@@ -99,7 +101,7 @@ void read_tar_gz(const fs::path& path, const std::function<bool(const std::strin
       throw Error(fmt::format("the archive {} is not one of ours: a file in it is too large",
                               in_quotes(path)));
     }
-    const std::string name = file_name(entry);
+    const std::string name = path_of(entry);
     const bool plain =
         archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;
     if (!plain || !wanted(name)) continue;

@@ -40,7 +40,9 @@ void verify_counts(const OfficialFiles& official, const std::filesystem::path& f
 }  // namespace
 
 void verify(const OfficialFiles& official, const std::filesystem::path& folder) {
-  if (official.checksums.empty()) {
+  if (official.tree) {
+    official.tree->check(folder);
+  } else if (official.checksums.empty()) {
     verify_counts(official, folder);
   } else {
     verify_checksums(official, folder);

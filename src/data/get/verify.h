@@ -8,8 +8,9 @@
 
 namespace sape2::data {
 
-/// Refuses a folder whose files are not what was published: by checksums where there are any,
-/// otherwise by the number of records and of labels of each class, whatever their order.
+/// Refuses a folder whose files are not what was published: by a tree's own check, by checksums
+/// where there are any, otherwise by the number of records and of labels of each class, whatever
+/// their order.
 void verify(const OfficialFiles& official, const std::filesystem::path& folder);
 
 /// get_dataset() for any description of files; tests bring their own.

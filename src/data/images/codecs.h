@@ -10,7 +10,10 @@
 namespace sape2::data {
 
 Image decode_png(std::span<const std::uint8_t> bytes);
-Image decode_jpeg(std::span<const std::uint8_t> bytes);
+Image decode_jpeg(std::span<const std::uint8_t> bytes, const DecodeOptions& options);
+
+/// The numbers a PNG stores, for masks: see read_mask().
+Image decode_png_values(std::span<const std::uint8_t> bytes);
 
 /// Refuses images of no or too many pixels.
 void check_image_size(std::uint64_t height, std::uint64_t width);

@@ -3,6 +3,7 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 #include "sape2/components.h"
+#include "sape2/data/mask.h"
 
 #include "data/files.h"
 #include "data/images/codecs.h"
@@ -36,7 +37,13 @@ namespace {
 Image decode_png(std::span<const std::uint8_t>) {
   refuse();
 }
-Image decode_jpeg(std::span<const std::uint8_t>) {
+Image decode_jpeg(std::span<const std::uint8_t>, const DecodeOptions&) {
+  refuse();
+}
+Image decode_png_values(std::span<const std::uint8_t>) {
+  refuse();
+}
+std::vector<std::uint8_t> encode_mask(const Image&, std::span<const MaskColour>) {
   refuse();
 }
 std::vector<std::uint8_t> encode_png(const Image&) {
@@ -52,19 +59,35 @@ void check_image_size(std::uint64_t height, std::uint64_t width) {
   }
 }
 
-Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name) {
+Image decode_image(std::span<const std::uint8_t> bytes, std::string_view name,
+                   const DecodeOptions& options) {
   try {
     if (bytes.empty()) throw Error("the file is empty");
     if (starts_with(bytes, kPngSignature)) return decode_png(bytes);
-    if (starts_with(bytes, kJpegSignature)) return decode_jpeg(bytes);
+    if (starts_with(bytes, kJpegSignature)) return decode_jpeg(bytes, options);
     throw Error("it is neither PNG nor JPEG");
   } catch (const Error& error) {
     throw Error(fmt::format("cannot read the image {}: {}", in_quotes(name), error.what()));
   }
 }
 
-Image read_image(const std::filesystem::path& path) {
-  return decode_image(read_file(path, kMaxImageFileBytes), path.native());
+Image read_image(const std::filesystem::path& path, const DecodeOptions& options) {
+  return decode_image(read_file(path, kMaxImageFileBytes), path.native(), options);
+}
+
+Image read_mask(const std::filesystem::path& path) {
+  const Bytes bytes = read_file(path, kMaxImageFileBytes);
+  try {
+    if (!starts_with(bytes, kPngSignature)) throw Error("it is no PNG");
+    return decode_png_values(bytes);
+  } catch (const Error& error) {
+    throw Error(fmt::format("cannot read the mask {}: {}", in_quotes(path), error.what()));
+  }
+}
+
+void write_mask(const std::filesystem::path& path, const Image& mask,
+                std::span<const MaskColour> colours) {
+  write_file(path, encode_mask(mask, colours));
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {

@@ -24,6 +24,7 @@ struct JpegState {
   bool too_large = false;
   bool too_many_scans = false;
   int orientation = 1;
+  bool whole = true;  // damage is a failure
   bool inverted_cmyk = false;
   Image image;
 };
@@ -37,7 +38,7 @@ void jpeg_fail(j_common_ptr common) {
 
 // Damage that libjpeg would paint over with grey is a failure; oddities are not.
 void jpeg_note(j_common_ptr common, int level) {
-  if (level >= 0) return;
+  if (level >= 0 || !static_cast<JpegState*>(common->client_data)->whole) return;
   switch (common->err->msg_code) {
     case JWRN_JPEG_EOF:
     case JWRN_HIT_MARKER:
@@ -119,8 +120,9 @@ void inks_to_rgb(Image& image, bool inverted) {
 
 }  // namespace
 
-Image decode_jpeg(std::span<const std::uint8_t> bytes) {
+Image decode_jpeg(std::span<const std::uint8_t> bytes, const DecodeOptions& options) {
   JpegState state;
+  state.whole = options.whole;
   jpeg_decompress_struct jpeg{};
   jpeg.err = jpeg_std_error(&state.errors);
   jpeg.client_data = &state;
@@ -140,7 +142,7 @@ Image decode_jpeg(std::span<const std::uint8_t> bytes) {
   if (state.too_many_scans) throw Error("the JPEG has more scans than an honest file needs");
   if (!done) throw Error(std::string("damaged JPEG (") + state.message + ")");
   if (state.image.channels == 4) inks_to_rgb(state.image, state.inverted_cmyk);
-  return oriented(std::move(state.image), state.orientation);
+  return oriented(std::move(state.image), options.oriented ? state.orientation : 1);
 }
 
 }  // namespace sape2::data

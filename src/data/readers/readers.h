@@ -55,6 +55,27 @@ std::string idx_labels_file(Split split);
 /// alone, then split by a seeded draw.
 Dataset read_folder(const std::filesystem::path& folder, Split split, const LoadOptions& options);
 
+/// A folder of images and one of masks with the same names: images/ and masks/, or those in train/
+/// and in test/ or val/. classes.txt names the classes.
+Dataset read_masked_folder(const std::filesystem::path& folder, Split split,
+                           const LoadOptions& options);
+
+/// Oxford-IIIT Pet: images/NAME.jpg, and trimaps/NAME.png, trainval.txt and test.txt, in
+/// annotations/ as the official archive has them or beside images/. Images are stretched to a
+/// square.
+enum class PetsClasses { breeds, species };
+Dataset read_pets(const std::filesystem::path& folder, Split split, PetsClasses classes,
+                  const LoadOptions& options);
+
+/// Whether a folder looks like that.
+bool holds_pets(const std::filesystem::path& folder);
+
+/// Refuses a folder whose lists have other lengths, or which lacks a file that they name.
+struct PetsCounts {
+  std::int64_t train = 3'680, test = 3'669;
+};
+void check_pets(const std::filesystem::path& folder, const PetsCounts& expected = {});
+
 /// Refuses names that no model can hold (see nn::check_class_names); `where` they were found.
 void check_class_names(const std::vector<std::string>& names, const std::filesystem::path& where);
 

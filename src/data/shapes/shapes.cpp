@@ -226,4 +226,12 @@ Shapes make_shapes(const ShapesOptions& options) {
   return shapes;
 }
 
+Dataset with_masks(Shapes shapes) {
+  Dataset dataset = std::move(shapes.dataset);
+  dataset.labels.reset();
+  dataset.masks = std::move(shapes.masks);
+  dataset.class_names = {"background", "object"};
+  return dataset;
+}
+
 }  // namespace sape2::data

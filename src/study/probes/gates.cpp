@@ -174,6 +174,11 @@ ProbeResult probe_gates(nn::ViT& model, const ProbeOptions& options) {
           "the gates are not used.",
           options.data.name),
       .reading = ""};
+  if (model.config().task != nn::kClassification) {
+    result.reading = "Left out: it counts answers of classifiers, and the model's task is " +
+                     model.config().task + ".";
+    return result;
+  }
   const at::NoGradGuard no_grad;
   const nn::ViTConfig& vit = model.config().vit;
   LayerGates gates;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "sape2/data/shapes.h"
 #include "sape2/study/probes.h"
+#include "sape2/train/task.h"
 
 #include <string>
 
@@ -18,6 +20,13 @@ ProbeResult probe_scale(nn::ViT& model, const ProbeOptions& options);
 ProbeResult probe_translation(nn::ViT& model, const ProbeOptions& options);
 ProbeResult probe_region(nn::ViT& model, const ProbeOptions& options);
 ProbeResult probe_gates(nn::ViT& model, const ProbeOptions& options);
+
+/// The columns of a table of what a task measures, and a row's values: figures in %, then the loss.
+std::vector<std::string> figure_columns(const train::Task& task, const std::string& labels);
+std::vector<double> figure_values(const train::Measured& measured);
+
+/// Images of `shapes` with what the task learns from.
+data::Dataset shapes_for(const train::Task& task, const data::ShapesOptions& options);
 
 /// Whether the model tells the classes of `shapes` apart.
 bool knows_shapes(const nn::ViT& model);

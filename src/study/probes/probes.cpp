@@ -25,10 +25,30 @@ ProbeResult run_probe(const std::string& name, nn::ViT& model, const ProbeOption
               name_advice(name, probe_names()));
 }
 
+std::vector<std::string> figure_columns(const train::Task& task, const std::string& labels) {
+  std::vector<std::string> columns{labels};
+  for (const auto& figure : task.figures()) columns.push_back(figure.name + " %");
+  columns.push_back("loss");
+  return columns;
+}
+
+std::vector<double> figure_values(const train::Measured& measured) {
+  std::vector<double> values;
+  for (const train::Figure& figure : measured.figures) values.push_back(100 * figure.value);
+  values.push_back(measured.loss);
+  return values;
+}
+
+data::Dataset shapes_for(const train::Task& task, const data::ShapesOptions& options) {
+  data::Shapes shapes = data::make_shapes(options);
+  return task.target() == data::Target::masks ? data::with_masks(std::move(shapes))
+                                              : std::move(shapes.dataset);
+}
+
 bool knows_shapes(const nn::ViT& model) {
+  const data::ShapesOptions one{.split = data::Split::test, .count = 1};
   return takes_shapes(model) &&
-         model.config().class_names ==
-             data::make_shapes({.split = data::Split::test, .count = 1}).dataset.class_names;
+         model.config().class_names == shapes_for(train::task_of(model), one).class_names;
 }
 
 bool takes_shapes(const nn::ViT& model) {

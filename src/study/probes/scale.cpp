@@ -1,6 +1,6 @@
 #include "sape2/data/shapes.h"
 #include "sape2/nn/vit.h"
-#include "sape2/train/evaluate.h"
+#include "sape2/train/task.h"
 
 #include "study/probes/probe.h"
 
@@ -36,19 +36,20 @@ ProbeResult probe_scale(nn::ViT& model, const ProbeOptions& options) {
   sizes.push_back({trained.min_object, trained.max_object});
   sizes.insert(sizes.end(), std::begin(kLarger), std::end(kLarger));
 
+  const train::Task& task = train::task_of(model);
   ProbeTable table{"accuracy by size of the object, in 1/32 of the image",
-                   {"object", "top-1 %", "top-5 %", "loss"}};
+                   figure_columns(task, "object")};
   double at_home = 0, elsewhere = 0;
   for (const ObjectSizes& size : sizes) {
     data::ShapesOptions shapes{.split = data::Split::test, .count = options.images};
     shapes.image_size = model.config().vit.image_size.height;
     shapes.min_object = size.least;
     shapes.max_object = size.most;
-    const auto measured = train::evaluate(model, data::make_shapes(shapes).dataset);
+    const train::Measured measured = task.measure(model, shapes_for(task, shapes));
     const bool home = size.least == trained.min_object;
-    (home ? at_home : elsewhere) += measured.top1 / (home ? 1.0 : 4.0);
+    (home ? at_home : elsewhere) += train::main_figure(measured.figures) / (home ? 1.0 : 4.0);
     table.rows.push_back({fmt::format("{}–{}{}", size.least, size.most, home ? " (trained)" : ""),
-                          {100 * measured.top1, 100 * measured.top5, measured.loss}});
+                          figure_values(measured)});
   }
   result.reading = fmt::format("{:.1f} % at the sizes trained at, {:.1f} % on average at others.",
                                100 * at_home, 100 * elsewhere);

@@ -1,8 +1,8 @@
 #include "sape2/base/error.h"
 #include "sape2/data/dataset.h"
 #include "sape2/nn/vit.h"
-#include "sape2/train/evaluate.h"
 #include "sape2/train/run.h"
+#include "sape2/train/task.h"
 
 #include "study/probes/probe.h"
 
@@ -43,27 +43,34 @@ ProbeResult probe_sizes(nn::ViT& model, const ProbeOptions& options) {
     result.reading = "Left out: the model's images or patches are not square.";
     return result;
   }
-  ProbeTable table{"accuracy by size", {"pixels", "top-1 %", "top-5 %", "loss"}};
+  const train::Task& task = train::task_of(model);
+  ProbeTable table{"accuracy by size", figure_columns(task, "pixels")};
   double trained = 0, lowest = 1;
   std::int64_t lowest_size = 0;
   for (const std::int64_t size : sizes_for(vit)) {
     train::DataConfig data = options.data;
     data.image_size = size;
     data.test_images = options.images;
-    const auto measured = train::evaluate(model, train::load_split(data, data::Split::test));
-    table.rows.push_back(
-        {fmt::format("{0}×{0}", size), {100 * measured.top1, 100 * measured.top5, measured.loss}});
-    if (size == vit.image_size.height) trained = measured.top1;
-    if (measured.top1 < lowest) {
-      lowest = measured.top1;
+    const train::Measured measured =
+        task.measure(model, train::load_split(data, data::Split::test, task.target()));
+    table.rows.push_back({fmt::format("{0}×{0}", size), figure_values(measured)});
+    const double reached = train::main_figure(measured.figures);
+    if (size == vit.image_size.height) trained = reached;
+    if (reached < lowest) {
+      lowest = reached;
       lowest_size = size;
     }
   }
-  result.reading = fmt::format(
-      "{:.1f} % at the size trained at; the lowest is {:.1f} % at {}×{} ({} images, so differences "
-      "under {:.1f} points mean little).",
-      100 * trained, 100 * lowest, lowest_size, lowest_size, options.images,
-      200 * std::sqrt(trained * (1 - trained) / static_cast<double>(options.images)));
+  // What chance does to a share of so many images is known; an IoU is no such share.
+  const std::string chance =
+      task.target() == data::Target::masks
+          ? ""
+          : fmt::format(
+                ", so differences under {:.1f} points mean little",
+                200 * std::sqrt(trained * (1 - trained) / static_cast<double>(options.images)));
+  result.reading =
+      fmt::format("{:.1f} % at the size trained at; the lowest is {:.1f} % at {}×{} ({} images{}).",
+                  100 * trained, 100 * lowest, lowest_size, lowest_size, options.images, chance);
   result.tables.push_back(std::move(table));
   return result;
 }

@@ -3,6 +3,7 @@
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 #include "sape2/train/run.h"
+#include "sape2/train/task.h"
 
 #include "study/attention_view.h"
 #include "study/probes/probe.h"
@@ -30,11 +31,12 @@ class ShiftedImages {
   ShiftedImages(const nn::ViT& model, const ProbeOptions& options)
       : seamless_(options.data.name == "shapes" && options.data.image_size == 0 &&
                   model.config().vit.image_size == nn::Size2d{kShapesSide, kShapesSide}),
-        count_(options.images) {
+        count_(options.images),
+        task_(train::task_of(model)) {
     if (seamless_) return;
     train::DataConfig data = options.data;
     data.test_images = options.images;
-    still_ = train::load_split(data, data::Split::test);
+    still_ = train::load_split(data, data::Split::test, task_.target());
   }
 
   bool seamless() const { return seamless_; }
@@ -44,20 +46,27 @@ class ShiftedImages {
       data::ShapesOptions options{.split = data::Split::test, .count = count_};
       options.shift_x = shift.right;
       options.shift_y = shift.down;
-      return data::make_shapes(options).dataset;
+      return shapes_for(task_, options);
     }
     // What comes in at the border is the image mirrored.
     data::Dataset dataset = still_;
     const int64_t height = still_.height(), width = still_.width();
-    const at::Tensor padded =
-        at::reflection_pad2d(still_.images.to(at::kFloat), {shift.right, 0, shift.down, 0});
-    dataset.images = padded.narrow(2, 0, height).narrow(3, 0, width).to(at::kByte).contiguous();
+    const auto mirrored = [&](const at::Tensor& planes) {
+      return at::reflection_pad2d(planes.to(at::kFloat), {shift.right, 0, shift.down, 0})
+          .narrow(2, 0, height)
+          .narrow(3, 0, width)
+          .to(at::kByte)
+          .contiguous();
+    };
+    dataset.images = mirrored(still_.images);
+    if (still_.masks.defined()) dataset.masks = mirrored(still_.masks.unsqueeze(1)).squeeze(1);
     return dataset;
   }
 
  private:
   bool seamless_;
   int64_t count_;
+  const train::Task& task_;
   data::Dataset still_;
 };
 
@@ -77,7 +86,46 @@ double share(const at::Tensor& hits) {
   return hits.to(at::kDouble).mean().item<double>();
 }
 
+// The part of a grid (…, H, W, …) that both the image and its shifted self show: where it stood,
+// and where it stands after the shift.
+at::Tensor window(const at::Tensor& grid, int64_t rows_axis, Shift patches, bool after) {
+  const int64_t rows = grid.size(rows_axis) - patches.down;
+  const int64_t cols = grid.size(rows_axis + 1) - patches.right;
+  return grid.narrow(rows_axis, after ? patches.down : 0, rows)
+      .narrow(rows_axis + 1, after ? patches.right : 0, cols);
+}
+
+// Of classes of pixels `[N, H, W]`: those that still show what the image at rest showed.
+std::pair<at::Tensor, at::Tensor> shared_part(const at::Tensor& still, const at::Tensor& moved,
+                                              Shift shift) {
+  return {window(still, 1, shift, false), window(moved, 1, shift, true)};
+}
+
+// A mask moves along with the image, so that the same answer is the same mask, moved.
+ProbeTable mask_shifts(nn::ViT& model, const ShiftedImages& images) {
+  ProbeTable table{"shifts by pixels, the mean of right and down",
+                   {"pixels", "same answer %", "mean IoU %", "boundary F1 %"}};
+  const train::Task& task = train::task_of(model);
+  const data::Dataset still = images.moved({});
+  train::check_fit(model.config(), still);
+  const at::Tensor at_rest = predicted(model, still);
+  for (int64_t pixels = 0; pixels <= kLargestShift; ++pixels) {
+    std::vector<double> values(3, 0.0);
+    for (const Shift shift : {Shift{pixels, 0}, Shift{0, pixels}}) {
+      const data::Dataset moved = images.moved(shift);
+      const auto [from, to] = shared_part(at_rest, predicted(model, moved), shift);
+      const train::Measured measured = task.measure(model, moved);
+      values[0] += 50 * share(from == to);
+      values[1] += 50 * train::figure_of(measured.figures, "mean_iou");
+      values[2] += 50 * train::figure_of(measured.figures, "boundary_f1");
+    }
+    table.rows.push_back({std::to_string(pixels), std::move(values)});
+  }
+  return table;
+}
+
 ProbeTable pixel_shifts(nn::ViT& model, const ShiftedImages& images) {
+  if (train::task_of(model).target() == data::Target::masks) return mask_shifts(model, images);
   ProbeTable table{"shifts by pixels, the mean of right and down",
                    {"pixels", "same answer %", "top-1 %"}};
   const data::Dataset still = images.moved({});
@@ -100,15 +148,6 @@ double correlation(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a - a.mean(-1, true), y = b - b.mean(-1, true);
   const at::Tensor norms = x.norm(2, -1) * y.norm(2, -1);
   return ((x * y).sum(-1) / norms.clamp_min(1e-12)).mean().item<double>();
-}
-
-// The part of a grid (…, H, W, …) that both the image and its shifted self show: where it stood,
-// and where it stands after the shift.
-at::Tensor window(const at::Tensor& grid, int64_t rows_axis, Shift patches, bool after) {
-  const int64_t rows = grid.size(rows_axis) - patches.down;
-  const int64_t cols = grid.size(rows_axis + 1) - patches.right;
-  return grid.narrow(rows_axis, after ? patches.down : 0, rows)
-      .narrow(rows_axis + 1, after ? patches.right : 0, cols);
 }
 
 // How alike features are along the moved content, and at the same place.

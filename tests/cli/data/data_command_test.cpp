@@ -26,12 +26,12 @@ class DataCommand : public ::testing::Test {
 TEST_F(DataCommand, ListsEveryDataSet) {
   const Outcome text = run({"data", "list"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  for (const char* part : {"cifar10", "cifar100", "fashion-mnist", "shapes", "folder:PATH",
-                           "50000 + 10000", "sape2 data get cifar100"}) {
+  for (const char* part : {"cifar10", "cifar100", "fashion-mnist", "oxford-pets", "shapes",
+                           "folder:PATH", "50000 + 10000", "sape2 data get cifar100"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part;
   }
   const json all = json::parse(run({"data", "list", "--json"}).out);
-  ASSERT_EQ(all.size(), 5u);
+  ASSERT_EQ(all.size(), 6u);
   EXPECT_EQ(all[1]["name"], "cifar100");
   EXPECT_EQ(all[1]["classes"], 100);
   EXPECT_TRUE(all[1]["folder"].is_null());
