@@ -88,11 +88,12 @@ std::string encoding_json(const std::string& encoding, c10::IntArrayRef numbers)
   nn::ForwardPass pass{.grid = {shape.rows, shape.cols, shape.prefix}};
   const bool adds = !made->embed(tokens, pass).is_same(tokens);
   const bool carries = pass.carried.defined();
+  const nn::LayerEncoding& layer_part = *in_layer;
   return Json{{"encoding", spec.to_string()},
               {"name", spec.name()},
               {"with_ape", spec.with_ape()},
               {"at_input", adds || carries},
-              {"in_layers", typeid(*in_layer) != typeid(nn::LayerEncoding)},
+              {"in_layers", typeid(layer_part) != typeid(nn::LayerEncoding)},
               {"carries", carries},
               {"silent_start", to_json(nn::silent_start(spec))},
               {"model_parameters", parameters_of(model)},

@@ -4,10 +4,10 @@
 #include "sape2/train/device.h"
 
 #include "cli/bench/attention_report.h"
+#include "cli/bench/benchmarks.h"
 #include "cli/bench/explain_kernels.h"
 #include "cli/bench/gpu_attention_report.h"
 #include "cli/bench/progress_line.h"
-#include "cli/command.h"
 #include "cli/info/compute_rate.h"
 #include "cli/program.h"
 #include "cli/threads.h"

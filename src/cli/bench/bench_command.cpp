@@ -1,17 +1,11 @@
 #include "sape2/base/error.h"
 
-#include "cli/command.h"
+#include "cli/bench/benchmarks.h"
 #include "cli/program.h"
 
 #include <CLI/CLI.hpp>
 
 namespace sape2::cli {
-
-// One line a benchmark: make_<name>_benchmark() in bench/<name>_benchmark.cpp.
-std::unique_ptr<Command> make_attention_benchmark();
-std::unique_ptr<Command> make_exchange_benchmark();
-std::unique_ptr<Command> make_infer_benchmark();
-std::unique_ptr<Command> make_train_benchmark();
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include "sape2/train/loader_source.h"
 #include "sape2/train/training_step.h"
 
+#include "cli/bench/benchmarks.h"
 #include "cli/bench/stopwatch.h"
-#include "cli/command.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/together/processes.h"

@@ -2,8 +2,8 @@
 #include "sape2/io/atomic_file.h"
 #include "sape2/nn/vit.h"
 
+#include "cli/bench/benchmarks.h"
 #include "cli/bench/train_measure.h"
-#include "cli/command.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/train/run_options.h"
