@@ -54,15 +54,25 @@ std::unique_ptr<nn::LayerEncoding> layer_of(const std::string& encoding, at::Int
   return outline(encoding, shape)->make_layer(scope);
 }
 
+/// The grid of a call; bounded here, because the products of its numbers are used before an
+/// operator checks them.
+ops::Grid grid_of(int64_t rows, int64_t cols, at::IntArrayRef shape) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  const auto bounded = [](int64_t number) { return number >= -kMost && number <= kMost; };
+  TORCH_CHECK_VALUE(bounded(rows) && bounded(cols), "the grid is ", rows, "×", cols,
+                    "; rows and columns from 1 to ", kMost, " were expected");
+  return {rows, cols, shape_of(shape).prefix};
+}
+
 nn::ForwardPass pass_over(int64_t rows, int64_t cols, at::IntArrayRef shape) {
-  return {.grid = {rows, cols, shape_of(shape).prefix}};
+  return {.grid = grid_of(rows, cols, shape)};
 }
 
 Tensor encoded_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::string encoding,
                          at::IntArrayRef shape, TensorList parameters, int64_t rows, int64_t cols) {
   return said([&] {
     const auto layer = layer_of(encoding, shape, parameters);
-    return layer->attend(q, k, v, {rows, cols, shape[4]});
+    return layer->attend(q, k, v, grid_of(rows, cols, shape));
   });
 }
 
@@ -73,8 +83,8 @@ std::tuple<std::vector<Tensor>, bool> encoded_rows(const Tensor& q, const Tensor
                                                    TensorList parameters, int64_t rows,
                                                    int64_t cols, at::IntArrayRef patches) {
   return said([&] {
-    const ops::AttentionRows seen =
-        layer_of(encoding, shape, parameters)->inspect(q, k, {rows, cols, shape[4]}, patches.vec());
+    const ops::AttentionRows seen = layer_of(encoding, shape, parameters)
+                                        ->inspect(q, k, grid_of(rows, cols, shape), patches.vec());
     std::vector<Tensor> parts{seen.attention, seen.bias,     seen.x.bias,      seen.y.bias,
                               seen.x.gates,   seen.y.gates,  seen.x.positions, seen.y.positions,
                               seen.gates,     seen.positions};
@@ -105,14 +115,14 @@ std::tuple<Tensor, Tensor> encoded_input(const Tensor& tokens, std::string encod
                                          int64_t cols) {
   return said([&] {
     const nn::EncodingShape trained = shape_of(shape);
+    nn::ForwardPass pass = pass_over(rows, cols, shape);
     TORCH_CHECK_VALUE(tokens.dim() == 3 && ops::size_of(tokens, 2) == trained.width &&
-                          ops::size_of(tokens, 1) == trained.prefix + rows * cols,
+                          ops::size_of(tokens, 1) == pass.grid.tokens(),
                       "tokens are ", tokens.sym_sizes(), ", expected [images, ", trained.prefix,
                       " + ", rows, "·", cols, ", ", trained.width, "]");
     nn::GivenParameters given(parameters.vec());
     nn::ParameterScope scope(given);
     const auto made = nn::make_encoding(nn::EncodingSpec::parse(encoding), trained, scope);
-    nn::ForwardPass pass = pass_over(rows, cols, shape);
     // An operator never returns one of its arguments.
     Tensor added = made->embed(tokens, pass);
     if (added.is_same(tokens)) added = tokens.clone();
