@@ -51,7 +51,8 @@ endforeach()
 # A component that does not exist is refused by name.
 file(WRITE "${WORK}/odd/CMakeLists.txt"
      "cmake_minimum_required(VERSION 3.24)\nproject(odd LANGUAGES CXX)\nfind_package(sape2 REQUIRED COMPONENTS infr)\n")
-execute_process(COMMAND ${CMAKE_COMMAND} -S "${WORK}/odd" -B "${WORK}/odd/build" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
+execute_process(COMMAND ${CMAKE_COMMAND} -S "${WORK}/odd" -B "${WORK}/odd/build" -G "${GENERATOR}"
+                        "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
                 RESULT_VARIABLE code OUTPUT_QUIET ERROR_VARIABLE sentence)
 if(code EQUAL 0 OR NOT sentence MATCHES "has no component 'infr'")
   message(FATAL_ERROR "find_package answered an unknown component with: ${sentence}")
