@@ -1,7 +1,5 @@
 #include "train/event_file.h"
 
-#include "sape2/io/crc32c.h"
-
 #include "io/scratch_folder.h"
 #include "train/support.h"
 
@@ -17,26 +15,6 @@ std::string hex(std::string_view bytes) {
     text += "0123456789abcdef"[byte & 15];
   }
   return text;
-}
-
-uint32_t crc_of(std::string_view text) {
-  return io::crc32c(std::as_bytes(std::span(text)));
-}
-
-// Vectors of RFC 3720, section B.4, and the usual check value.
-TEST(Crc32c, GivesThePublishedValues) {
-  EXPECT_EQ(crc_of("123456789"), 0xE3069283u);
-  EXPECT_EQ(crc_of(std::string(32, '\0')), 0x8A9136AAu);
-  EXPECT_EQ(crc_of(std::string(32, '\xFF')), 0x62A8AB43u);
-  EXPECT_EQ(crc_of(""), 0u);
-}
-
-TEST(Crc32c, CanBeChained) {
-  const std::string_view text = "a text of more than eight bytes";
-  for (size_t cut = 0; cut <= text.size(); ++cut) {
-    const uint32_t first = crc_of(text.substr(0, cut));
-    EXPECT_EQ(io::crc32c(std::as_bytes(std::span(text.substr(cut))), first), crc_of(text));
-  }
 }
 
 // Messages from protoc, framed by another program with the CRC bit by bit.
