@@ -65,15 +65,23 @@ nn::ModelConfig checked_config(const io::SafetensorsFile& file) {
   return config;
 }
 
+// All weights once. Padding may make them a little larger: what finds no room has memory of its
+// own.
+std::size_t bytes_of(const io::SafetensorsFile& file) {
+  std::size_t bytes = 0;
+  for (const io::TensorView& tensor : file.tensors()) bytes += tensor.bytes.size();
+  return bytes;
+}
+
 }  // namespace
 
 Network::Network(const io::SafetensorsFile& file, const ModelOptions& options)
-    : config_(checked_config(file)) {
+    : packed(bytes_of(file)), config_(checked_config(file)) {
   const nn::ViTConfig& vit = config_.vit;
   if (options.arithmetic == Arithmetic::bfloat16 && kernels::has_bfloat16_products()) {
     arithmetic_ = Arithmetic::bfloat16;
   }
-  Weights weights(file, arithmetic_ == Arithmetic::bfloat16);
+  Weights weights(file, arithmetic_ == Arithmetic::bfloat16, packed);
   prefix_tokens = take_prefix(weights, vit);
   encoding_ = make_encoding(config_.encoding, vit.encoding_shape(), vit.depth, weights);
   patch_embed = {

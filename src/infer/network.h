@@ -53,6 +53,7 @@ class Network {
   Arithmetic arithmetic() const { return arithmetic_; }
   std::size_t bytes() const;
 
+  PackedMemory packed;  ///< where the weights of linear layers lie
   // (prefix tokens, width): the class token, if any, then the registers.
   std::vector<float> prefix_tokens;
   Linear patch_embed;

@@ -2,10 +2,21 @@
 
 #include "io/model_tensors.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 namespace sape2::infer {
+
+void* PackedMemory::take(std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  if (bytes > left_) return nullptr;
+  void* place = block_.get() + taken_;
+  const std::size_t rounded = (bytes + kLine - 1) / kLine * kLine;
+  taken_ += rounded;
+  left_ -= std::min(left_, rounded);
+  return place;
+}
 
 std::vector<float> Weights::floats(const std::string& name,
                                    const std::vector<std::int64_t>& shape) {
@@ -36,10 +47,16 @@ kernels::PackedWeights Weights::packed(const std::string& name,
     std::vector<std::uint16_t> rounded(static_cast<std::size_t>(numbers + numbers % 2));
     kernels::round_to_bfloat16(1, numbers, {row.data(), numbers},
                                {rounded.data(), numbers + numbers % 2});
-    return {rounded.data(), kernels::DType::bfloat16, shape.front(), inputs};
+    return pack(rounded.data(), kernels::DType::bfloat16, shape.front(), inputs);
   }
-  return {tensor.bytes.data(), wide ? kernels::DType::float32 : kernels::DType::bfloat16,
-          shape.front(), inputs};
+  return pack(tensor.bytes.data(), wide ? kernels::DType::float32 : kernels::DType::bfloat16,
+              shape.front(), inputs);
+}
+
+kernels::PackedWeights Weights::pack(const void* weights, kernels::DType dtype,
+                                     std::int64_t outputs, std::int64_t inputs) {
+  const std::size_t bytes = kernels::PackedWeights::packed_bytes(dtype, outputs, inputs);
+  return {weights, dtype, outputs, inputs, memory_.take(bytes)};
 }
 
 void Weights::refuse_others() const {

@@ -1,5 +1,6 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
+#include "sape2/base/large_block.h"
 #include "sape2/io/safetensors.h"
 
 #include "io/file_reader.h"
@@ -163,7 +164,7 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, bool wi
   file.path_ = path;
   file.content_ = parse_content(header, bytes, path.native());
   if (with_data) {
-    const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+    const std::shared_ptr<std::byte> memory = base::large_block(bytes);
     reader.read(begin, {memory.get(), bytes});
     place_tensors(file.content_, {memory.get(), bytes});
     file.memory_ = memory;

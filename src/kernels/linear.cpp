@@ -58,6 +58,15 @@ void check_places(const PackedWeights& weights, Rows y, const LinearEpilogue& ep
   }
 }
 
+std::int64_t word_size(DType dtype) {
+  return dtype == DType::float32 ? 4 : 2;
+}
+
+// Inputs of bfloat16 lie in pairs.
+std::int64_t words_of_panel(DType dtype, std::int64_t inputs) {
+  return (dtype == DType::float32 ? inputs : (inputs + 1) / 2 * 2) * kPanel;
+}
+
 void check_has_bfloat16() {
   if (!cpu_multiplies_bfloat16()) {
     throw Error("this CPU has no products of bfloat16; use rows of float32");
@@ -67,24 +76,32 @@ void check_has_bfloat16() {
 }  // namespace
 
 void PackedWeights::Free::operator()(void* memory) const {
-  ::operator delete (memory, std::align_val_t{kAlignment});
+  if (own) ::operator delete (memory, std::align_val_t{kAlignment});
 }
 
-PackedWeights::PackedWeights(const void* weights, DType dtype, std::int64_t outputs,
-                             std::int64_t inputs)
-    : outputs_(outputs), inputs_(inputs), dtype_(dtype) {
-  check_given(weights, "weights");
+std::size_t PackedWeights::packed_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs) {
   if (dtype == DType::float16) throw Error("weights are float16; expected float32 or bfloat16");
   if (outputs < 1 || inputs < 1 || outputs > kMostWeights / inputs) {
     throw Error("weights are " + std::to_string(outputs) + "×" + std::to_string(inputs) +
                 "; expected numbers from 1");
   }
+  return static_cast<std::size_t>(panels_of(outputs) * words_of_panel(dtype, inputs) *
+                                  word_size(dtype));
+}
+
+PackedWeights::PackedWeights(const void* weights, DType dtype, std::int64_t outputs,
+                             std::int64_t inputs, void* place)
+    : outputs_(outputs),
+      inputs_(inputs),
+      dtype_(dtype),
+      bytes_(packed_bytes(dtype, outputs, inputs)) {
+  check_given(weights, "weights");
   const bool wide = dtype == DType::float32;
   const std::int64_t panels = panels_of(outputs);
-  const std::int64_t panel_words = wide ? inputs * kPanel : (inputs + 1) / 2 * 2 * kPanel;
-  const std::int64_t size = wide ? 4 : 2;
-  bytes_ = static_cast<std::size_t>(panels * panel_words * size);
-  memory_.reset(::operator new (bytes_, std::align_val_t{kAlignment}));
+  const std::int64_t panel_words = words_of_panel(dtype, inputs);
+  const std::int64_t size = word_size(dtype);
+  memory_ = {place ? place : ::operator new (bytes_, std::align_val_t{kAlignment}),
+             Free{place == nullptr}};
   if (outputs % kPanel || (!wide && inputs % 2)) std::memset(memory_.get(), 0, bytes_);
   for (std::int64_t p = 0; p < panels; ++p) {
     const std::int64_t first = p * kPanel, count = std::min(kPanel, outputs - first);

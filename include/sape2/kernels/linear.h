@@ -20,7 +20,13 @@ class PackedWeights {
 
   /// Copies `weights`, (outputs, inputs), contiguous, of float32 or bfloat16, aligned or not. They
   /// keep their type; bfloat16 takes half the memory, and its products are exact in float32.
-  PackedWeights(const void* weights, DType dtype, std::int64_t outputs, std::int64_t inputs);
+  /// They go to `place`, which has packed_bytes() aligned to 64 and outlives them; null: to memory
+  /// of their own.
+  PackedWeights(const void* weights, DType dtype, std::int64_t outputs, std::int64_t inputs,
+                void* place = nullptr);
+
+  /// How many bytes such weights take.
+  static std::size_t packed_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs);
 
   std::int64_t outputs() const { return outputs_; }
   std::int64_t inputs() const { return inputs_; }
@@ -33,6 +39,7 @@ class PackedWeights {
 
  private:
   struct Free {
+    bool own;
     void operator()(void* memory) const;
   };
 
