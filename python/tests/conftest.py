@@ -13,6 +13,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 NEW_TORCH = int(torch.__version__.split(".")[0]) >= 2
+DEVICE = os.environ.get("SAPE2_TEST_DEVICE", "cpu")  # where all tests run, e.g. cuda
 needs_torch_2 = pytest.mark.skipif(not NEW_TORCH, reason="needs PyTorch 2")
 
 
@@ -36,6 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for package in ("timm", "transformers", "onnx"):
             if f"import {package}" in text and not importlib.util.find_spec(package):
                 item.add_marker(pytest.mark.skip(reason=f"there is no {package}"))
+
+
+def pytest_configure() -> None:
+    if DEVICE != "cpu":
+        torch.set_default_device(DEVICE)
 
 
 @pytest.fixture(autouse=True)

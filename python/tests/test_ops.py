@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import ENCODINGS, HEADS, PREFIX, SIZE, operators, solved
-from conftest import needs_torch_2
+from conftest import DEVICE, needs_torch_2
 
 import sape2
 
@@ -43,7 +43,7 @@ def test_bias_is_what_the_vectors_make() -> None:
 @pytest.mark.parametrize("name", [n for n in OPERATORS if not n.startswith("rope")])
 def test_autocast_computes_in_its_type(name: str) -> None:
     call, positional, named = operators()[name]
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         out = call(*positional, **named)
     assert (out if isinstance(out, torch.Tensor) else out[0]).dtype == torch.bfloat16
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from cases import ENCODINGS, lively, operators, solved
-from conftest import needs_torch_2
+from conftest import DEVICE, needs_torch_2
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -85,7 +85,7 @@ def test_exported() -> None:
 def test_autocast_of_attention() -> None:
     attention = lively(Attention(48, 3, qkv_bias=True, grid=(4, 5), prefix=1))
     x = torch.randn(2, 21, 48)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         out = attention(x)
     assert out.dtype == torch.bfloat16
     exact = attention(x)
@@ -99,7 +99,7 @@ def test_autocast(encoding: str) -> None:
     """Under autocast results are those of float32 to the precision of its type, and parameters keep theirs."""
     model = small(encoding)
     x = torch.randn(2, 3, 32, 32)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         out = model(x)
     assert out.dtype == torch.bfloat16
     exact = model(x)

@@ -6,6 +6,7 @@
 #include "sape2/train/training_step.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 namespace sape2::train {

@@ -1,0 +1,90 @@
+"""On a GPU: what the CPU computes, graphs, and the fused kernels that a report names."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from cases import ENCODINGS, lively, operators, solved
+from torch import Tensor
+
+import sape2
+from sape2.nn import Attention, ViT
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu_unless_moved() -> Any:
+    """These tests move what they make."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.device("cpu"):
+        yield
+
+
+def moved(case: Any, device: str) -> Any:
+    """The same arguments elsewhere, as leaves of their own."""
+
+    def move(value: Any) -> Any:
+        return value.detach().to(device).requires_grad_() if isinstance(value, Tensor) else value
+
+    call, positional, named = case
+    return call, [move(value) for value in positional], {name: move(value) for name, value in named.items()}
+
+
+@pytest.mark.parametrize("name", list(operators()))
+def test_operators_compute_what_they_do_on_the_cpu(name: str) -> None:
+    case = operators()[name]
+    for ours, expected in zip(solved(*moved(case, "cuda")), solved(*moved(case, "cpu"))):
+        torch.testing.assert_close(ours.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_models_compute_what_they_do_on_the_cpu(encoding: str) -> None:
+    model = lively(ViT("vit-micro", encoding=encoding, depth=2, width=48, heads=3, classes=5))
+    images = torch.randn(2, 3, 24, 40)
+    expected = model(images)
+    out = copy.deepcopy(model).cuda()(images.cuda())
+    torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("encoding", ["sape2-k+ape", "sape2-rel-k", "rope2d", "cope"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_graphs_repeat_a_training_step(encoding: str, dtype: torch.dtype) -> None:
+    """A captured forward and backward pass gives the bits of an eager one, for other numbers in the same place."""
+    model = lively(ViT("vit-micro", encoding=encoding, depth=2, width=48, heads=3, classes=5)).to("cuda", dtype)
+    images = torch.randn(2, 3, 32, 32).to("cuda", dtype)
+    static = torch.zeros_like(images)
+
+    def step(tokens: Tensor) -> list[Tensor]:
+        return list(torch.autograd.grad(model(tokens).float().square().sum(), list(model.parameters())))
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step(static)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = step(static)
+    static.copy_(images)
+    graph.replay()
+    for ours, expected in zip(kept, step(images)):
+        assert torch.equal(ours, expected)
+
+
+def test_compiled_by_inductor_with_graphs() -> None:
+    attention = lively(Attention(48, 3, encoding="sape2-rel-k", grid=(4, 5), prefix=1)).cuda()
+    compiled = torch.compile(attention, fullgraph=True, mode="reduce-overhead")
+    for _ in range(3):
+        x = torch.randn(2, 21, 48).cuda()
+        torch.testing.assert_close(compiled(x).clone(), attention(x), rtol=0, atol=1e-5)
+
+
+def test_the_report_names_kernels() -> None:
+    model = ViT("vit-compact", encoding="sape2-rel-k").to("cuda", torch.bfloat16)
+    report = str(sape2.report(model))
+    assert "fused" in report and "backward" in report, report
