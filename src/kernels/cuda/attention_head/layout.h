@@ -142,8 +142,8 @@ SAPE2_HOST_DEVICE constexpr int scratch_entries(GridKind grid, const Geometry& g
   return grid != GridKind::any ? longest_line(grid) : g.rows > g.cols ? g.rows : g.cols;
 }
 
-/// The compiled head size that holds `head_size`; 0: none.
-constexpr int compiled_head_size(int head_size) {
+/// The compiled head size that holds `head_size` (dispatch_small_head); 0: none.
+constexpr int small_head_size(int head_size) {
   return head_size <= 16 ? 16 : head_size <= 32 ? 32 : head_size <= 64 ? 64 : 0;
 }
 
