@@ -12,9 +12,9 @@
 /// memory.
 namespace sape2::kernels::cuda::head {
 
-/// Grids that kernels are compiled for, with one pair of tables in the two named settings: up to 8,
-/// 12 or 16 rows and columns and any prefix tokens, or a square of exactly 7, 8 or 14 without.
-/// Those of up to 16 serve calls without a bias too.
+/// Grids that kernels are compiled for, with one pair of tables and the form's own span
+/// (specialized_span): up to 8, 12 or 16 rows and columns and any prefix tokens, or a square of
+/// exactly 7, 8 or 14 without. Those of up to 16 serve calls without a bias too.
 enum class GridKind : std::uint8_t { any, up_to_8, up_to_12, up_to_16, seven, eight, fourteen };
 
 SAPE2_HOST_DEVICE constexpr bool is_exact(GridKind grid) {
@@ -68,7 +68,7 @@ SAPE2_HOST_DEVICE constexpr bool saves_stage1(GridKind grid, BiasForm form, int 
   return form == BiasForm::direct && is_alone(grid, head_size);
 }
 
-/// The span that goes with a form in the named settings.
+/// The span that compiled grids have with a form.
 SAPE2_HOST_DEVICE constexpr Span specialized_span(BiasForm form) {
   return form == BiasForm::direct ? Span::between : Span::suffix;
 }
