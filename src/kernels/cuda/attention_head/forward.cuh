@@ -102,16 +102,16 @@ struct ForwardTile {
   float (&out)[Size / 8][4];
 
   /// Scores become logits.
-  __device__ void add_bias(float (&pair)[2][4], int slot) const {
-    const auto beside = bias.logits_beside(pair, plan, slot);
-    bias.make(pair, plan, slot);
+  __device__ void add_bias(float (&c)[2][4], int slot) const {
+    const auto beside = bias.logits_beside(c, plan, slot);
+    bias.make(c, plan, slot);
     if constexpr (kDistance) {
 #pragma unroll
       for (int set = 0; set < kSets; ++set)
-        bias.add_distances(pair, plan, CenteredVectors<T>(l.to, shared.to, set),
-                           centered_rows.to[set], has_bias.to, slot);
+        bias.add_distances(c, plan, CenteredVectors<T>(l.to, shared.to, set), centered_rows.to[set],
+                           has_bias.to, slot);
     }
-    bias.put_beside(pair, plan, slot, beside);
+    bias.put_beside(c, plan, slot, beside);
   }
   /// `Count`: sixteens of keys from slot `first` on.
   template <class Count>

@@ -22,7 +22,7 @@ int at_once(int head_size, BiasForm form, const Layout& layout, bool backward,
 /// Which grids' kernel a call takes.
 GridKind compiled_grid(const axis_vectors::Params& stage, bool has_tables, BiasForm form) {
   const auto& g = stage.geometry;
-  const int head_size = compiled_head_size(g.head_size);
+  const int head_size = small_head_size(g.head_size);
   // Without a bias a compiled grid is worth its while where warpgroups have enough to do.
   if (form == BiasForm::none && head_size == 64 && g.rows > 8) return GridKind::up_to_16;
   if (!has_tables || stage.sets != 1 || stage.span != specialized_span(form)) return GridKind::any;
@@ -52,7 +52,7 @@ GridKind compiled_grid(const axis_vectors::Params& stage, bool has_tables, BiasF
 Layout make_layout(const axis_vectors::Params& stage, bool has_tables, BiasForm form, bool backward,
                    const Device& device) {
   const auto& g = stage.geometry;
-  const int head_size = compiled_head_size(g.head_size);
+  const int head_size = small_head_size(g.head_size);
   if (head_size == 0 || g.cols > 16 || g.tokens > kMostSlots) return {};
   const auto grid = compiled_grid(stage, has_tables, form);
   const bool saves = saves_stage1(grid, form, g.head_size) && g.aligned;
@@ -100,7 +100,7 @@ const char* why_not(const axis_vectors::Params& stage, bool has_tables, BiasForm
   // Gradients of scores and of gates share one matrix, in units of `scale`.
   if (scale == 0.0F) return "scale is 0";
   if (g.batch_heads / g.heads > kMostImages) return "there are too many images";
-  if (compiled_head_size(g.head_size) == 0) return "it takes heads of up to 64 channels";
+  if (small_head_size(g.head_size) == 0) return "it takes heads of up to 64 channels";
   if (form != BiasForm::none && g.cols > 16) return "it takes grids of up to 16 columns";
   if (g.tokens > kMostSlots) return "it takes up to 256 tokens";
   // Sizes alone decide, as scratch memory is asked for before rows are known to be aligned.

@@ -12,9 +12,9 @@
 /// memory.
 namespace sape2::kernels::cuda::head {
 
-/// Grids that kernels are compiled for, with one pair of tables in the two named settings: up to 8,
-/// 12 or 16 rows and columns and any prefix tokens, or a square of exactly 7, 8 or 14 without.
-/// Those of up to 16 serve calls without a bias too.
+/// Grids that kernels are compiled for, with one pair of tables and the form's own span
+/// (specialized_span): up to 8, 12 or 16 rows and columns and any prefix tokens, or a square of
+/// exactly 7, 8 or 14 without. Those of up to 16 serve calls without a bias too.
 enum class GridKind : std::uint8_t { any, up_to_8, up_to_12, up_to_16, seven, eight, fourteen };
 
 SAPE2_HOST_DEVICE constexpr bool is_exact(GridKind grid) {
@@ -68,7 +68,7 @@ SAPE2_HOST_DEVICE constexpr bool saves_stage1(GridKind grid, BiasForm form, int 
   return form == BiasForm::direct && is_alone(grid, head_size);
 }
 
-/// The span that goes with a form in the named settings.
+/// The span that compiled grids have with a form.
 SAPE2_HOST_DEVICE constexpr Span specialized_span(BiasForm form) {
   return form == BiasForm::direct ? Span::between : Span::suffix;
 }
@@ -142,8 +142,8 @@ SAPE2_HOST_DEVICE constexpr int scratch_entries(GridKind grid, const Geometry& g
   return grid != GridKind::any ? longest_line(grid) : g.rows > g.cols ? g.rows : g.cols;
 }
 
-/// The compiled head size that holds `head_size`; 0: none.
-constexpr int compiled_head_size(int head_size) {
+/// The compiled head size that holds `head_size` (dispatch_small_head); 0: none.
+constexpr int small_head_size(int head_size) {
   return head_size <= 16 ? 16 : head_size <= 32 ? 32 : head_size <= 64 ? 64 : 0;
 }
 

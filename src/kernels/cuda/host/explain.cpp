@@ -46,7 +46,7 @@ Kernels head_kernels(const Call& call, const Device& device) {
   const bool saves = layout.saves && layout.grid != head::GridKind::any;
   Kernels all = {saves ? "attention_head/backward_saved.cuh: backward_saved_kernel" + size
                        : "attention_head/backward.cuh: backward_kernel" + size};
-  all.push_back("common/partial_sums.cu: sums of parameters' gradients");
+  all.push_back("common/partial_sums.cu: sum_kernel, parameters' gradients");
   return all;
 }
 
@@ -97,7 +97,7 @@ Kernels tile_kernels(const Call& call, const Choice& choice) {
   if (has_stage1 && !choice.stage1_before_dkdv) add_stage1_backward(all, choice);
   if (call.op == Operator::axis_bias) all.push_back("axis_vectors/exchange.cu: export_kernel");
   if (call.op != Operator::plain)
-    all.push_back("common/partial_sums.cu: sums of parameters' gradients");
+    all.push_back("common/partial_sums.cu: sum_kernel, parameters' gradients");
   return all;
 }
 
@@ -163,7 +163,7 @@ std::vector<std::string> kernels_of(const Call& call, const Device& device) {
     Kernels all;
     if (call.backward) {
       add_stage1_backward(all, choice);
-      all.push_back("common/partial_sums.cu: sums of parameters' gradients");
+      all.push_back("common/partial_sums.cu: sum_kernel, parameters' gradients");
     } else {
       add_stage1_forward(all, call, choice);
     }

@@ -82,13 +82,13 @@ __device__ inline void load_n8s(std::uint32_t (&to)[4], std::uint32_t address) {
                : "r"(address));
 }
 
-/// N8 of a tile in which a grid row, or a part of one, has `Wide`: see key_tiling.
+/// n8 fragments of a tile in which a grid row, or a part of one, has `RowN8`: see key_tiling.
 template <int RowN8>
 inline constexpr int kTileN8 = RowN8 == 3 || RowN8 == 5 || RowN8 == 6 ? 6 : 8;
 
-/// Walks over the 8-wide n8 fragments of a tile: how far along its grid row each is. `Wide`: n8
-/// fragments of a grid row (or its part) where that is known beforehand, else 0; known, nothing of
-/// it is left at run time.
+/// Walks over the n8 fragments of a tile: how far along its grid row each is. `RowN8`: n8 fragments
+/// of a grid row (or its part) where that is known at compile time, else 0; known, nothing of it is
+/// left at run time.
 template <int RowN8>
 struct N8Walk {
   int row_n8, across = 0, row = 0;
@@ -194,7 +194,7 @@ struct NoTerms {
   __device__ void next(float (&to)[2]) { to[0] = to[1] = 0.0F; }
 };
 
-/// Grid rows of a tile whose `Wide` is known.
+/// Grid rows of a tile whose `RowN8` is known.
 template <int RowN8>
 inline constexpr int kTileRows = kTileN8<RowN8> / (RowN8 > 0 ? RowN8 : 1);
 

@@ -88,7 +88,7 @@ template <class T, BiasForm Form, int RowN8, KeyTiles Tiles>
 __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, RowN8, Tiles>)
     forward_kernel(const __grid_constant__ ForwardParams params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Layout = ForwardSmem<Form>;
+  using Smem = ForwardSmem<Form>;
   static_assert(!kIsDistance<Form>);
   constexpr bool kDirect = Form == BiasForm::direct;
   constexpr bool kInSquares = Tiles == KeyTiles::whole_squares, kByRows = kDirect && !kInSquares;
@@ -104,25 +104,25 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, RowN8, Tiles>)
   const int first_row = block.row_tile * kRowTile, warp_row = threadIdx.x / 32 * 16 + lane.g;
 
   unsigned char* const rows = forward_memory;
-  unsigned char* const kv_stages = forward_memory + Layout::kKvStages;
-  unsigned char* const panels = forward_memory + Layout::kPanels;
-  const int y_panels = Layout::y_panels(columns);
+  unsigned char* const kv_stages = forward_memory + Smem::kKvStages;
+  unsigned char* const panels = forward_memory + Smem::kPanels;
+  const int y_panels = Smem::y_panels(columns);
   const int panel_bytes = kInSquares ? SquarePanels::vector_bytes(columns) : y_panels * kTileBytes;
-  Mbarrier* const full = reinterpret_cast<Mbarrier*>(forward_memory + Layout::kFull);
-  Mbarrier* const rows_full = full + Layout::kBarriers - 1;
-  const KvPipeline<T, Form, Layout::kKStages, Layout::kVStages, ForwardParams,
+  Mbarrier* const full = reinterpret_cast<Mbarrier*>(forward_memory + Smem::kFull);
+  Mbarrier* const rows_full = full + Smem::kBarriers - 1;
+  const KvPipeline<T, Form, Smem::kKStages, Smem::kVStages, ForwardParams,
                    kWholeRows ? kTileRows<RowN8> : 0>
       keys{params, block, kv_stages, full};
   const Tile<T> queries{rows, kRowTile, 64};
   if (columns.part_width * columns.rows_per_tile < columns.width)
-    clear_shared(kv_stages, Layout::kKvBytes);
+    clear_shared(kv_stages, Smem::kKvBytes);
   if constexpr (kInSquares)
     SquareBias<T>::write_matrix(panels + panel_bytes, bias_ratio(p, block.head));
   if (threadIdx.x == 0) {
     prefetch_tensormaps(params.q, params.k, params.v);
     if constexpr (kByRows) prefetch_tensormaps(params.y);
     if constexpr (kInSquares) prefetch_tensormaps(params.x_eights, params.y_eights);
-    for (int i = 0; i < Layout::kBarriers; ++i) mbarrier_init(full + i);
+    for (int i = 0; i < Smem::kBarriers; ++i) mbarrier_init(full + i);
   }
   fence_barrier_init();
   __syncthreads();
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<Form, RowN8, Tiles>)
   finish_weights(std::true_type());
   __syncthreads();
   // Two at a time: which stage is whose is then known beforehand.
-  static_assert(Layout::kKStages == 2 && Layout::kVStages == 2);
+  static_assert(Smem::kKStages == 2 && Smem::kVStages == 2);
   for (int two = 0; 2 * two + 1 < columns.tiles; ++two) {
     attend(2 * two + 1);
     if (2 * two + 2 >= columns.tiles) break;

@@ -19,7 +19,7 @@ namespace sape2::kernels::cuda::sm90 {
 /// rounded ω in both terms, Σω by a product with ones. `Steps`: sixteens of a vector's entries.
 template <class T, int Steps, bool Walks>
 struct BwdAccumulateWg {
-  using Layout = DistanceBwdSmem<Steps>;
+  using Smem = DistanceBwdSmem<Steps>;
   static constexpr int kVectorN8 = 2 * Steps;
   // Of each axis the vectors' gradients, behind them Σω of row and row + 8, each twice.
   using VectorSums = float[kVectorN8 + 1][4];
@@ -54,16 +54,16 @@ struct BwdAccumulateWg {
       if constexpr (Walks)
         if (is_last) load_next_rows();
       pairs.wait_items(tile, 0);  // whose score warpgroup had waited for all of the tile
-      add(dq, tile, PairItem::query_gradients, Layout::k);
-      add(dv, tile, PairItem::key_weights, Layout::dout);
-      if constexpr (!Layout::kHasAllSlots) {
+      add(dq, tile, PairItem::query_gradients, Smem::k);
+      add(dv, tile, PairItem::key_weights, Smem::dout);
+      if constexpr (!Smem::kHasAllSlots) {
         wgmma_wait<1>();
         pairs.release_first();
       }
-      add(dk, tile, PairItem::key_gradients, Layout::q);
-      if constexpr (!Layout::kHasAllSlots) pairs.wait_items(tile, 1);
-      add(dx, tile, PairItem::omega_x, Layout::x);
-      add(dy, tile, PairItem::omega_y, Layout::y);
+      add(dk, tile, PairItem::key_gradients, Smem::q);
+      if constexpr (!Smem::kHasAllSlots) pairs.wait_items(tile, 1);
+      add(dx, tile, PairItem::omega_x, Smem::x);
+      add(dy, tile, PairItem::omega_y, Smem::y);
       if (is_last) return;
       wgmma_wait<0>();
       replace(tile);
@@ -90,16 +90,16 @@ struct BwdAccumulateWg {
     if (!Walks && !elect_one()) return;
     const auto starts_copies = [] { return !Walks || elect_one(); };
     const bool is_rest = pairs.warp < 2;
-    const int number = tile.number + (is_rest ? Layout::kRestStages : Layout::kFirstStages);
+    const int number = tile.number + (is_rest ? Smem::kRestStages : Smem::kFirstStages);
     const Source from = source(number);
     if (!from.exists) return;
     if (is_rest) {
       if (pairs.warp == 0) {
         if (!starts_copies()) return;
         pairs.expect_rest(tile);
-        pairs.load(Layout::v, from.block, from.first, tile);
-        pairs.load(Layout::q, from.block, from.first, tile);
-        pairs.load(Layout::dout, from.block, from.first, tile);
+        pairs.load(Smem::v, from.block, from.first, tile);
+        pairs.load(Smem::q, from.block, from.first, tile);
+        pairs.load(Smem::dout, from.block, from.first, tile);
       } else {
         Source later = source(number + 2);
         if (!later.exists) later = from;  // nobody will ask for those
@@ -111,10 +111,10 @@ struct BwdAccumulateWg {
       if (!starts_copies()) return;
       if (pairs.warp == 2) {
         pairs.expect_first(tile);
-        pairs.load(Layout::k, from.block, from.first, tile);
+        pairs.load(Smem::k, from.block, from.first, tile);
       } else {
-        pairs.load(Layout::x, from.block, from.first, tile);
-        pairs.load(Layout::y, from.block, from.first, tile);
+        pairs.load(Smem::x, from.block, from.first, tile);
+        pairs.load(Smem::y, from.block, from.first, tile);
       }
     }
   }
@@ -125,7 +125,7 @@ struct BwdAccumulateWg {
       if (!elect_one()) return;
       if (has_next()) {
         pairs.begin_first_rows(next());
-        pairs.load_own(Layout::q, next());
+        pairs.load_own(Smem::q, next());
       } else {
         pairs.say_there_are_no_more_rows();
       }
@@ -133,8 +133,8 @@ struct BwdAccumulateWg {
       pairs.wait_rows_read(1);
       if (!elect_one()) return;
       pairs.begin_rest_of_rows(next());
-      pairs.load_own(Layout::k, next());
-      pairs.load_own(Layout::v, next());
+      pairs.load_own(Smem::k, next());
+      pairs.load_own(Smem::v, next());
     }
   }
 
@@ -147,19 +147,19 @@ struct BwdAccumulateWg {
     read_vectors(own, 0);
     if constexpr (!Walks) {
       wgmma_wait<4>();
-      store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
+      store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Smem::q);
     }
     wgmma_wait<3>();
-    store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights, Layout::v);
+    store(params.base.dv, params.dv, dv, 1.0F, PairItem::key_weights, Smem::v);
     wgmma_wait<2>();
-    store(params.base.dk, params.dk, dk, pairs.p.scale, PairItem::key_gradients, Layout::k);
+    store(params.base.dk, params.dk, dk, pairs.p.scale, PairItem::key_gradients, Smem::k);
     wgmma_wait<1>();
     store_vectors(params.base.dx, dx, own, 0);
     read_vectors(own, 1);
     wgmma_wait<0>();
     // It could leave first here, too; this is the order that was measured.
     if constexpr (Walks)
-      store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Layout::q);
+      store(params.base.dq, params.dq, dq, pairs.p.scale, PairItem::query_gradients, Smem::q);
     store_vectors(params.base.dy, dy, own, 1);
   }
 
@@ -183,7 +183,7 @@ struct BwdAccumulateWg {
                         PairItem item, int part) const {
     fence_accumulators(c);
     if constexpr (Walks) warpgroup_sync();
-    const int place = Walks ? Layout::place(item) : Layout::own(part);
+    const int place = Walks ? Smem::place(item) : Smem::own(part);
     store_tokens(view, map, pairs.block, Tile<T>{pairs_memory + place, kRowTile, 64}, c, by,
                  first_row());
   }
@@ -207,9 +207,8 @@ struct BwdAccumulateWg {
     if constexpr (!Walks) {
 #pragma unroll
       for (int i = 0; i < 2 * kVectorN8; ++i)
-        to[i / 2][i % 2] =
-            pairs.own_entries(axis ? Layout::y : Layout::x, pairs.own_row() + i % 2 * 8,
-                              i / 2 * 8 + 2 * pairs.quad());
+        to[i / 2][i % 2] = pairs.own_entries(axis ? Smem::y : Smem::x, pairs.own_row() + i % 2 * 8,
+                                             i / 2 * 8 + 2 * pairs.quad());
       return;
     }
     const auto& vectors = pairs.p.vectors;

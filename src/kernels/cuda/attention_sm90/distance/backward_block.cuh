@@ -23,10 +23,10 @@ namespace sape2::kernels::cuda::sm90 {
 template <class T, int Steps, bool Walks>
 struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
   using Memory = DistanceBwdSmemView<T, Steps>;
-  using Layout = DistanceBwdSmem<Steps>;
+  using Smem = DistanceBwdSmem<Steps>;
   using Place = PairTile<Steps>;
   using Fragments = PairFragments<T>;
-  static_assert(!Walks || Layout::kHasAllSlots);  // gradients leave by way of them
+  static_assert(!Walks || Smem::kHasAllSlots);  // gradients leave by way of them
   using Memory::first_full, Memory::items_empty, Memory::items_full, Memory::first_lengths,
       Memory::rest_full;
   using Memory::next_lengths, Memory::lse_delta, Memory::other, Memory::own, Memory::own_lengths;
@@ -55,7 +55,7 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
         lane_chunk(shared_address(Tile<T>{pairs_memory, kRowTile, 64}.chunk(
             threadIdx.x % kThreads / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         matrices(smem_descriptor(shared_address(pairs_memory))),
-        vectors(smem_descriptor<Layout::kVectorRow>(shared_address(pairs_memory))) {}
+        vectors(smem_descriptor<Smem::kVectorRow>(shared_address(pairs_memory))) {}
 
   /// This lane's rows of the block's are this one and that + 8.
   __device__ static int own_row() { return threadIdx.x % kThreads / 32 * 16 + Lane().g; }
@@ -64,20 +64,19 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
     return per_head(p.gain, head, 1.0F) * (p.inside ? p.scale : 1.0F);
   }
   __device__ std::uint64_t own_matrix(int part) const {
-    return (part < Layout::k ? vectors : matrices) + Layout::own(part) / 16;
+    return (part < Smem::k ? vectors : matrices) + Smem::own(part) / 16;
   }
   __device__ std::uint64_t other_matrix(const Place& tile, int part) const {
-    return (part < Layout::k ? vectors : matrices) + tile.offset(part) / 16 +
-           Layout::other(part) / 16;
+    return (part < Smem::k ? vectors : matrices) + tile.offset(part) / 16 + Smem::other(part) / 16;
   }
   /// Sixteen of a tile's vectors, number k, with ones behind their last entry: how far away what
   /// follows a row's bytes lies is part of the name.
   __device__ std::uint64_t vectors_and_ones(const Place& tile, int part, int k) const {
     // A step further on, the ones are a step nearer.
     constexpr std::int64_t kFurther = 1 - (1 << 16);
-    const std::int64_t place = Layout::other(part) + 16 * k * Layout::kVectorRow;
+    const std::int64_t place = Smem::other(part) + 16 * k * Smem::kVectorRow;
     const std::uint64_t in_first_stage =
-        vectors + (std::int64_t(Layout::kOnes / 16 - 1) << 16) + place / 16 * kFurther;
+        vectors + (std::int64_t(Smem::kOnes / 16 - 1) << 16) + place / 16 * kFurther;
     return in_first_stage + std::int64_t(tile.offset(part) / 16) * kFurther;
   }
   /// Of the four lanes that share a row, which one this is: read off an address, where asking for
@@ -88,8 +87,8 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
   __device__ void prepare() const {
     prefetch_tensormaps(params.q, params.k_rows, params.v_rows, params.dout, params.x, params.y,
                         params.norm_x, params.norm_y, params.lse_delta);
-    for (int i = 0; i < Layout::kFirstStages; ++i) mbarrier_init(first_full(i));
-    for (int i = 0; i < Layout::kRestStages; ++i) mbarrier_init(rest_full(i));
+    for (int i = 0; i < Smem::kFirstStages; ++i) mbarrier_init(first_full(i));
+    for (int i = 0; i < Smem::kRestStages; ++i) mbarrier_init(rest_full(i));
     for (int i = 0; i < 2; ++i) {
       mbarrier_init(rows_full(i));
       mbarrier_init(rows_empty(i), kWarps);
@@ -108,17 +107,17 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
   // counts as arrived before all bytes are expected, whoever starts the copies.
 
   __device__ static void expect_first(const Place& place) {
-    mbarrier_expect_tx(first_full(place.first.stage()), Layout::kFirstBytes);
+    mbarrier_expect_tx(first_full(place.first.stage()), Smem::kFirstBytes);
   }
   __device__ static void expect_rest(const Place& place) {
-    mbarrier_expect_tx(rest_full(place.rest.stage()), Layout::kRestBytes + Layout::kNumberBytes);
+    mbarrier_expect_tx(rest_full(place.rest.stage()), Smem::kRestBytes + Smem::kNumberBytes);
   }
   __device__ void load(int part, const BlockCoord& from, int first, const Place& place) const {
     const CUtensorMap* const maps[] = {&params.x, &params.y,      &params.k_rows,
                                        &params.q, &params.v_rows, &params.dout};
     tma_load(other(place, part), *maps[part],
-             part < Layout::k ? from.vectors(first) : from.tokens(first),
-             part <= Layout::k ? first_full(place.first.stage()) : rest_full(place.rest.stage()));
+             part < Smem::k ? from.vectors(first) : from.tokens(first),
+             part <= Smem::k ? first_full(place.first.stage()) : rest_full(place.rest.stage()));
   }
   __device__ void load_lse_delta(const BlockCoord& from, int first, const Place& place) const {
     tma_load(lse_delta(place), params.lse_delta, from.scalars(first, 2),
@@ -135,39 +134,39 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
     const Place place(tile);
     const int first = tile * kPairColumns;
     expect_first(place);
-    load(Layout::x, block, first, place);
-    load(Layout::y, block, first, place);
-    load(Layout::k, block, first, place);
+    load(Smem::x, block, first, place);
+    load(Smem::y, block, first, place);
+    load(Smem::k, block, first, place);
   }
   __device__ void load_rest(int tile) const {
     if (tile >= tiles) return;
     const Place place(tile);
     const int first = tile * kPairColumns;
     expect_rest(place);
-    load(Layout::v, block, first, place);
-    load(Layout::q, block, first, place);
+    load(Smem::v, block, first, place);
+    load(Smem::q, block, first, place);
     load_lse_delta(block, first, place);
     load_next_lengths(block, min(tile + 2, tiles - 1) * kPairColumns, place);
-    load(Layout::dout, block, first, place);
+    load(Smem::dout, block, first, place);
   }
   // A block's own rows, likewise in two halves.
 
   __device__ void load_own(int part, const BlockCoord& from) const {
-    const CUtensorMap& map = part == Layout::q   ? params.q
-                             : part == Layout::k ? params.k_rows
-                                                 : params.v_rows;
+    const CUtensorMap& map = part == Smem::q   ? params.q
+                             : part == Smem::k ? params.k_rows
+                                               : params.v_rows;
     tma_load(own(part), map, from.tokens(from.row_tile * kRowTile),
-             rows_full(part == Layout::q ? 0 : 1));
+             rows_full(part == Smem::q ? 0 : 1));
   }
   /// All but q. `others`: bytes that come with them.
   __device__ void begin_first_rows(const BlockCoord& from, int others = 0) const {
     Mbarrier* const barrier = rows_full(0);
     const int first = from.row_tile * kRowTile;
     *place() = {first, from.head};
-    mbarrier_expect_tx(barrier, Layout::kFirstBytes + Layout::kLseDeltaBytes + others);
+    mbarrier_expect_tx(barrier, Smem::kFirstBytes + Smem::kLseDeltaBytes + others);
     load_lengths(own_lengths(), from, first, barrier);
-    tma_load(own(Layout::x), params.x, from.vectors(first), barrier);
-    tma_load(own(Layout::y), params.y, from.vectors(first), barrier);
+    tma_load(own(Smem::x), params.x, from.vectors(first), barrier);
+    tma_load(own(Smem::y), params.y, from.vectors(first), barrier);
   }
   __device__ static void say_there_are_no_more_rows() {
     *place() = {-1, 0};
@@ -177,29 +176,29 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
   __device__ void begin_rest_of_rows(const BlockCoord& from) const {
     Mbarrier* const barrier = rows_full(1);
     const int first = from.row_tile * kRowTile;
-    mbarrier_expect_tx(barrier, Layout::kRestBytes + Layout::kLseDeltaBytes);
+    mbarrier_expect_tx(barrier, Smem::kRestBytes + Smem::kLseDeltaBytes);
     tma_load(own_lse_delta(), params.lse_delta, from.scalars(first, 2), barrier);
-    tma_load(own(Layout::dout), params.dout, from.tokens(first), barrier);
+    tma_load(own(Smem::dout), params.dout, from.tokens(first), barrier);
   }
   /// To begin with what was there before the previous launch, then what needs its lse and delta;
   /// all in the order of its use, since every block of the device begins at once.
   __device__ void load_old() const {
-    begin_first_rows(block, 2 * Layout::kLseDeltaBytes);
+    begin_first_rows(block, 2 * Smem::kLseDeltaBytes);
     for (int tile = 0; tile < 2; ++tile)
       load_lengths(first_lengths(tile), block, min(tile, tiles - 1) * kPairColumns, rows_full(0));
     load_first(0);
-    load_own(Layout::q, block);
+    load_own(Smem::q, block);
     load_first(1);
   }
   __device__ void load_new() const {
     begin_rest_of_rows(block);
     load_rest(0);
-    load_own(Layout::k, block);
-    load_own(Layout::v, block);
+    load_own(Smem::k, block);
+    load_own(Smem::v, block);
     load_rest(1);
-    for (int tile = 2; tile < Layout::kFirstStages; ++tile) {
+    for (int tile = 2; tile < Smem::kFirstStages; ++tile) {
       load_first(tile);
-      if (tile < Layout::kRestStages) load_rest(tile);
+      if (tile < Smem::kRestStages) load_rest(tile);
     }
   }
   __device__ void wait_first_rows() const { mbarrier_wait(rows_full(0), phase); }
@@ -229,8 +228,8 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
     mbarrier_wait(items_empty((tile.count + 1) % 2), (tile.count + 1) / 2 - 1);
   }
   __device__ void put(const Place& tile, PairItem item, const Fragments& fragments) const {
-    std::uint32_t further = Layout::place(item);
-    if (!Layout::kHasAllSlots && item == PairItem::omega_x) further += tile.offset(Layout::v);
+    std::uint32_t further = Smem::place(item);
+    if (!Smem::kHasAllSlots && item == PairItem::omega_x) further += tile.offset(Smem::v);
 #pragma unroll
     for (int k = 0; k < kPairN8 / 2; ++k)
       store_fragment<T>((lane_chunk ^ 32 * k) + further, fragments[k]);
@@ -245,9 +244,9 @@ struct DistanceBwdBlock : DistanceBwdSmemView<T, Steps> {
     mbarrier_wait(items_full(part), tile.count);
   }
   __device__ std::uint64_t item_matrix(const Place& tile, PairItem item) const {
-    const std::uint64_t in_first_stage = matrices + Layout::place(item) / 16;
-    if (Layout::kHasAllSlots || item != PairItem::omega_x) return in_first_stage;
-    return in_first_stage + tile.offset(Layout::v) / 16;
+    const std::uint64_t in_first_stage = matrices + Smem::place(item) / 16;
+    if (Smem::kHasAllSlots || item != PairItem::omega_x) return in_first_stage;
+    return in_first_stage + tile.offset(Smem::v) / 16;
   }
   /// A half of the block's rows is needed no more, if this is the last tile: its score warpgroup is
   /// the last to read them.

@@ -21,7 +21,7 @@ namespace sape2::kernels::cuda::sm90 {
 /// `Steps`: sixteens of a vector's entries.
 template <class T, int Steps, bool Walks>
 struct BwdScoreWg {
-  using Layout = DistanceBwdSmem<Steps>;
+  using Smem = DistanceBwdSmem<Steps>;
   using Place = PairTile<Steps>;
   using RowsPlace = typename DistanceBwdSmemView<T, Steps>::RowsPlace;
   using Fragments = PairFragments<T>;
@@ -112,7 +112,7 @@ struct BwdScoreWg {
   __device__ void one_head(Place& tile, Lengths& lengths, bool& has_first) {
     while (tile.number < unsigned(pairs.tiles)) one_tile(tile, lengths, has_first);
     // Not with the next tile, which waits for rows that wait for this.
-    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0);
+    if constexpr (Smem::kHasAllSlots) pairs.hand_over(0);
   }
   /// Goes on to the next one. `has_first`: whether there is nothing to wait for at its beginning.
   __device__ void one_tile(Place& tile, Lengths& lengths, bool& has_first) {
@@ -122,10 +122,10 @@ struct BwdScoreWg {
     if constexpr (Walks) read_own(lengths);  // at a tile's end other rows may be coming in
     if (!has_first) pairs.wait_first(tile);
     wgmma_fence();
-    start<Steps>(along_x, tile, Layout::x, Layout::x);
-    start<Steps>(length, tile, Layout::y, Layout::y);
+    start<Steps>(along_x, tile, Smem::x, Smem::x);
+    start<Steps>(length, tile, Smem::y, Smem::y);
     // Of the tile before: until what was put is visible takes a while.
-    if constexpr (Layout::kHasAllSlots) pairs.hand_over(0, !tile.is_first());
+    if constexpr (Smem::kHasAllSlots) pairs.hand_over(0, !tile.is_first());
     wgmma_wait<1>();
     fence_accumulators(along_x);
     squares(along_x, lengths.own_x, lengths.x, tile);
@@ -137,7 +137,7 @@ struct BwdScoreWg {
     wgmma_wait<0>();
     fence_accumulators(length);
     squares(length, lengths.own_y, lengths.y, tile);
-    start_again(scores, tile, Layout::q, Layout::k);
+    start_again(scores, tile, Smem::q, Smem::k);
     const bool has_rest = kAhead && pairs.has_rest(tile);
     if constexpr (kAhead) {
       greatest = inverse_roots<T>(length, inverse[1], along_x);
@@ -155,7 +155,7 @@ struct BwdScoreWg {
     if (!has_rest) pairs.wait_rest(tile);
     if (tile.is_first()) pairs.wait_rest_of_rows();
     const float2 row_sums = row_numbers(pairs.own_lse_delta());
-    start_again(dweights, tile, Layout::dout, Layout::v);
+    start_again(dweights, tile, Smem::dout, Smem::v);
 
     wgmma_wait<1>();
     fence_accumulators(scores);
@@ -168,7 +168,7 @@ struct BwdScoreWg {
             scores[n8][e], scale, fmaf(length[n8][e], factor, -(e < 2 ? row_sums.x : row_sums.y))));
     const float2 row_deltas = row_numbers(pairs.own_lse_delta() + kRowTile);
     as_fragments<T>(weights, scores);
-    if constexpr (kAhead) start_again(scores, tile, Layout::k, Layout::q);
+    if constexpr (kAhead) start_again(scores, tile, Smem::k, Smem::q);
     wgmma_wait<kAhead ? 1 : 0>();
     fence_accumulators(dweights);
     const PairNumbers column_sums = numbers(pairs.lse_delta(tile));
@@ -181,8 +181,8 @@ struct BwdScoreWg {
       clear_padding(query_gradients, tile);
       with_bias = add_product<T>(with_bias, query_gradients, length);
     }
-    if constexpr (!kAhead) start_again(scores, tile, Layout::k, Layout::q);
-    if constexpr (kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
+    if constexpr (!kAhead) start_again(scores, tile, Smem::k, Smem::q);
+    if constexpr (kAhead) start_again(dweights, tile, Smem::v, Smem::dout);
 
     wgmma_wait<kAhead ? 1 : 0>();
     fence_accumulators(scores);
@@ -193,7 +193,7 @@ struct BwdScoreWg {
         scores[n8][e] =
             fmaf(scores[n8][e], scale, fmaf(length[n8][e], factor, -column_sums.at(n8, e)));
     const PairNumbers column_deltas = numbers(pairs.lse_delta(tile) + kPairColumns);
-    if constexpr (!kAhead) start_again(dweights, tile, Layout::v, Layout::dout);
+    if constexpr (!kAhead) start_again(dweights, tile, Smem::v, Smem::dout);
 #pragma unroll
     for (int n8 = 0; n8 < kN8; ++n8)
 #pragma unroll
@@ -228,14 +228,14 @@ struct BwdScoreWg {
     pairs.put(tile, PairItem::query_gradients, query_gradients);
     pairs.put(tile, PairItem::key_weights, weights);
     pairs.put(tile, PairItem::key_gradients, key_gradients);
-    if constexpr (!Layout::kHasAllSlots) {
+    if constexpr (!Smem::kHasAllSlots) {
       pairs.hand_over(0);
       pairs.wait_items(tile, 0);  // all four warps are done with the tile's values
     }
     pairs.put(tile, PairItem::omega_x, inverse[0]);
-    if constexpr (!Layout::kHasAllSlots) pairs.wait_first_released(tile);
+    if constexpr (!Smem::kHasAllSlots) pairs.wait_first_released(tile);
     pairs.put(tile, PairItem::omega_y, inverse[1]);
-    if constexpr (!Layout::kHasAllSlots) pairs.hand_over(1);
+    if constexpr (!Smem::kHasAllSlots) pairs.hand_over(1);
     tile = next;
   }
 

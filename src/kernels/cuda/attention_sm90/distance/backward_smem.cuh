@@ -91,10 +91,10 @@ struct PipelineState {
 /// A tile's number in its head, how many the block had before, and where it lies in the two rings.
 template <int Steps>
 struct PairTile {
-  using Layout = DistanceBwdSmem<Steps>;
+  using Smem = DistanceBwdSmem<Steps>;
   unsigned number, count;
-  PipelineState<Layout::kFirstStages> first;
-  PipelineState<Layout::kRestStages> rest;
+  PipelineState<Smem::kFirstStages> first;
+  PipelineState<Smem::kRestStages> rest;
 
   /// One of those that are brought in to begin with.
   __device__ explicit PairTile(unsigned tile)
@@ -109,8 +109,7 @@ struct PairTile {
   __device__ bool is_first() const { return number < 2; }
   /// Bytes from the first stage to its own.
   __device__ unsigned offset(int part) const {
-    return part <= Layout::k ? first.stage() * Layout::kFirstBytes
-                             : rest.stage() * Layout::kRestBytes;
+    return part <= Smem::k ? first.stage() * Smem::kFirstBytes : rest.stage() * Smem::kRestBytes;
   }
 };
 

@@ -25,7 +25,7 @@ namespace sape2::kernels::cuda::sm90 {
 template <class T, int Steps>
 struct DistanceForward : DistanceForwardBlock<Steps> {
   using Block = DistanceForwardBlock<Steps>;
-  using Layout = typename Block::Layout;
+  using Smem = typename Block::Smem;
   using Block::kColumns, Block::at, Block::barrier, Block::block, Block::first_row, Block::g;
   using Block::matrix, Block::p, Block::tiles, Block::vectors;
   static constexpr int kN8 = kColumns / 8;
@@ -45,7 +45,7 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
         first_simple(g.prefix > first_row + 16 * this->warp ? tiles
                                                             : (g.prefix + kColumns - 1) / kColumns),
         simple_tiles(max(g.tokens / kColumns - int(first_simple), 0)),
-        weights_at(shared_address(Tile<T>{at(Layout::kWeights), kRowTile, 64}.chunk(
+        weights_at(shared_address(Tile<T>{at(Smem::kWeights), kRowTile, 64}.chunk(
             threadIdx.x / 32 * 16 + threadIdx.x % 16, threadIdx.x % 32 / 16))),
         // Padding is −∞ times the scale, which no 0 may undo.
         scale((p.scale == 0.0F ? kAlmostZero : p.scale) * kLog2E),
@@ -59,7 +59,7 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
   };
   __device__ static Norms norms(int tile, int axis, int half) {
     const float2* const from =
-        reinterpret_cast<const float2*>(at(Layout::norms(tile, axis))) + Lane().t;
+        reinterpret_cast<const float2*>(at(Smem::norms(tile, axis))) + Lane().t;
     Norms norms;
 #pragma unroll
     for (int i = 0; i < kN8 / 2; ++i) norms.of[i] = from[(half * kN8 / 2 + i) * 4];
@@ -82,7 +82,7 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
   __device__ void start_values(int tile) {
 #pragma unroll
     for (int k = 0; k < kColumns / 16; ++k)
-      wgmma_ss_mn_major<T>(out, matrix(Layout::kWeights) + 2 * k, matrix(Layout::kValues) + 128 * k,
+      wgmma_ss_mn_major<T>(out, matrix(Smem::kWeights) + 2 * k, matrix(Smem::kValues) + 128 * k,
                            tile > 0 || k > 0);
     wgmma_commit();
   }
@@ -93,11 +93,11 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
     float x[kN8][4], length[kN8][4], scores[kN8][4];
     const auto start_x = [&](int tile) {
       wgmma_fence();
-      start_wgmma_ss<T, Steps>(x, vectors(Layout::kOwnX), vectors(Layout::x(tile)));
+      start_wgmma_ss<T, Steps>(x, vectors(Smem::kOwnX), vectors(Smem::x(tile)));
       wgmma_commit();
     };
     const auto share = this->kept_share();
-    mbarrier_wait(barrier(Layout::rows), 0);
+    mbarrier_wait(barrier(Smem::rows), 0);
     start_x(0);
     Norms first_norms = norms(0, 0, 0);
     wgmma_wait<0>();
@@ -106,10 +106,10 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
     for (int tile = 0;; ++tile) {
       // Shared memory answers slowly beside products, so lengths are asked for before them.
       Norms next_norms = norms(tile, 0, 1);
-      if (!has_arrived) mbarrier_wait(barrier(Layout::arrived), tile);
+      if (!has_arrived) mbarrier_wait(barrier(Smem::arrived), tile);
       wgmma_fence();
-      start_wgmma_ss<T, Steps>(length, vectors(Layout::kOwnY), vectors(Layout::kY));
-      start_wgmma_ss<T>(scores, matrix(Layout::kQueries), matrix(Layout::kKeys));
+      start_wgmma_ss<T, Steps>(length, vectors(Smem::kOwnY), vectors(Smem::kY));
+      start_wgmma_ss<T>(scores, matrix(Smem::kQueries), matrix(Smem::kKeys));
       start_values(tile - 1);
       if (tile == tiles) break;
       roots(x, along_x, first_norms, 0);
@@ -141,7 +141,7 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
       }
       softmax.end_tile();
       first_norms = norms(tile + 1, 0, 0);
-      has_arrived = mbarrier_test_wait(barrier(Layout::arrived), tile + 1);
+      has_arrived = mbarrier_test_wait(barrier(Smem::arrived), tile + 1);
       fence_proxy_async();  // a warp's weights are for its own products alone
       __syncwarp();
       wgmma_wait<0>();
@@ -203,7 +203,7 @@ struct DistanceForward : DistanceForwardBlock<Steps> {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) out[n8][e] *= 1.0F / whole;
     }
-    const Tile<T> tile{at(Layout::kWeights), kRowTile, 64};
+    const Tile<T> tile{at(Smem::kWeights), kRowTile, 64};
     __syncthreads();  // all four warps' products are done
     store_tokens(p.out, this->params.out, block, tile, out, 1.0F, first_row);
     tma_store_wait();

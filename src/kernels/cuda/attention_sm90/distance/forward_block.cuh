@@ -44,7 +44,7 @@ extern __shared__ __align__(kSharedAlignment) unsigned char distance_forward_mem
 /// `Steps`: sixteens of a vector's entries.
 template <int Steps>
 struct DistanceForwardBlock {
-  using Layout = DistanceForwardSmem<Steps>;
+  using Smem = DistanceForwardSmem<Steps>;
   static constexpr int kColumns = kRowTile;
 
   const ForwardParams& params;
@@ -68,11 +68,10 @@ struct DistanceForwardBlock {
     return smem_descriptor(shared_address(distance_forward_memory)) + place / 16;
   }
   __device__ static std::uint64_t vectors(int place) {
-    return smem_descriptor<Layout::kVectorRow>(shared_address(distance_forward_memory)) +
-           place / 16;
+    return smem_descriptor<Smem::kVectorRow>(shared_address(distance_forward_memory)) + place / 16;
   }
   __device__ static Mbarrier* barrier(int which) {
-    return reinterpret_cast<Mbarrier*>(at(Layout::kBarrier)) + which;
+    return reinterpret_cast<Mbarrier*>(at(Smem::kBarrier)) + which;
   }
 
   // --------------------------------------------------------------- copies, started by one thread
@@ -80,8 +79,8 @@ struct DistanceForwardBlock {
   __device__ void prepare() const {
     prefetch_tensormaps(params.q, params.k, params.v, params.x, params.y, params.norm_x,
                         params.norm_y);
-    mbarrier_init(barrier(Layout::rows));
-    for (const int each_warp : {Layout::arrived, Layout::read})
+    mbarrier_init(barrier(Smem::rows));
+    for (const int each_warp : {Smem::arrived, Smem::read})
       mbarrier_init(barrier(each_warp), kWarps);
   }
   /// What comes with a tile, a quarter by each warp.
@@ -105,14 +104,14 @@ struct DistanceForwardBlock {
             .ahead = quarter == next_x          ? 1
                      : quarter == values_before ? -1
                                                 : 0,
-            .place = quarter == y        ? Layout::kY
-                     : quarter == keys   ? Layout::kKeys
-                     : quarter == next_x ? Layout::kX
-                                         : Layout::kValues,
-            .norm_place = Layout::kNorms + axis * Layout::kNormBytes,
-            .bytes = vectors ? Layout::kVectorBytes + Layout::kNormBytes : kTileBytes,
-            .stride = quarter == next_x ? Layout::kVectorBytes : 0,
-            .norm_stride = vectors ? 2 * Layout::kNormBytes : 0,
+            .place = quarter == y        ? Smem::kY
+                     : quarter == keys   ? Smem::kKeys
+                     : quarter == next_x ? Smem::kX
+                                         : Smem::kValues,
+            .norm_place = Smem::kNorms + axis * Smem::kNormBytes,
+            .bytes = vectors ? Smem::kVectorBytes + Smem::kNormBytes : kTileBytes,
+            .stride = quarter == next_x ? Smem::kVectorBytes : 0,
+            .norm_stride = vectors ? 2 * Smem::kNormBytes : 0,
             .head = vectors ? int(block.batch_head) : block.head,
             .image = vectors ? 0 : block.image};
   }
@@ -125,7 +124,7 @@ struct DistanceForwardBlock {
     return own;
   }
   __device__ void load(int tile, const Share& share) const {
-    Mbarrier* const to = barrier(Layout::arrived);
+    Mbarrier* const to = barrier(Smem::arrived);
     const unsigned of = tile + share.ahead;
     const bool exists = of < unsigned(tiles);
     mbarrier_expect_tx(to, exists ? share.bytes : 0);
@@ -138,25 +137,24 @@ struct DistanceForwardBlock {
   }
   /// To begin with what was there before the launch in front, then what that one made.
   __device__ void load_old() const {
-    mbarrier_expect_tx(barrier(Layout::rows),
-                       3 * Layout::kVectorBytes + Layout::kNormBytes + kTileBytes);
-    tma_load(at(Layout::kQueries), params.q, block.tokens(first_row), barrier(Layout::rows));
+    mbarrier_expect_tx(barrier(Smem::rows), 3 * Smem::kVectorBytes + Smem::kNormBytes + kTileBytes);
+    tma_load(at(Smem::kQueries), params.q, block.tokens(first_row), barrier(Smem::rows));
     load(0, share(keys));
   }
   __device__ void load_new() const {
-    Mbarrier* const to = barrier(Layout::rows);
-    tma_load(at(Layout::kOwnX), params.x, block.vectors(first_row), to);
-    tma_load(at(Layout::x(0)), params.x, block.vectors(0), to);
-    tma_load(at(Layout::norms(0, 0)), params.norm_x, block.scalars(0, 1), to);
-    tma_load(at(Layout::kOwnY), params.y, block.vectors(first_row), to);
+    Mbarrier* const to = barrier(Smem::rows);
+    tma_load(at(Smem::kOwnX), params.x, block.vectors(first_row), to);
+    tma_load(at(Smem::x(0)), params.x, block.vectors(0), to);
+    tma_load(at(Smem::norms(0, 0)), params.norm_x, block.scalars(0, 1), to);
+    tma_load(at(Smem::kOwnY), params.y, block.vectors(first_row), to);
     for (const int quarter : {y, values_before, next_x}) load(0, share(quarter));
   }
   /// Once all warps' products of a tile are done, the next one comes. Warps stay whole: where lanes
   /// part, the compiler computes matrices' names lane by lane.
   __device__ void replace(int tile, const Share& share) const {
     __syncwarp();
-    if (elect_one()) mbarrier_arrive(barrier(Layout::read));
-    mbarrier_wait(barrier(Layout::read), tile);
+    if (elect_one()) mbarrier_arrive(barrier(Smem::read));
+    mbarrier_wait(barrier(Smem::read), tile);
     if (elect_one()) load(tile + 1, share);
   }
 };

@@ -9,11 +9,12 @@
 namespace sape2::kernels::cuda::axis_vectors::specialized {
 
 inline constexpr int kHeadSize = 64;
-inline constexpr int kLongestLine = 64;
+inline constexpr int kLongestSpecializedLine = 64;
 
 /// Whether sizes alone allow it.
 inline bool sizes_fit(const Geometry& g) {
-  return g.head_size == kHeadSize && g.rows <= kLongestLine && g.cols <= kLongestLine;
+  return g.head_size == kHeadSize && g.rows <= kLongestSpecializedLine &&
+         g.cols <= kLongestSpecializedLine;
 }
 
 /// Whether all but alignment does: one set of vectors, and tables that no position leaves.
