@@ -26,6 +26,8 @@ c10::intrusive_ptr<Library> make_gloo(const Meeting& meeting, const Place& place
                                       const Patience& patience, bool several_hosts);
 c10::intrusive_ptr<Library> make_nccl(const Meeting& meeting, const Place& place,
                                       const Patience& patience);
+/// Once all sums have ended and nobody is lost: frees what NCCL holds on the GPU.
+void close_nccl(Library& library);
 
 /// What the library waits at most: longer than we do.
 inline std::chrono::milliseconds longest_wait(const Patience& patience) {

@@ -92,6 +92,9 @@ Group::Group(Team& team, c10::Device device) : team_(team), device_(device) {
 Group::~Group() {
   // Sums that will never end keep the library's threads: it must not be waited for.
   if (!team_.state_->left) new (std::nothrow) std::shared_ptr<Backend>(std::move(backend_));
+#ifdef SAPE2_NCCL
+  if (backend_ && recordable()) close_nccl(*backend_->library);
+#endif
 }
 
 void Group::Sum::wait() {

@@ -160,6 +160,23 @@ TEST(Dispatch, RefusesWhatDoesNotFit) {
   EXPECT_NE(refusal(call, named_device("sm_86")).find("shared memory"), std::string::npos);
 }
 
+TEST(Dispatch, ServesAnyNumberOfTokens) {
+  for (const auto op : {Operator::plain, Operator::axis_bias, Operator::sape2, Operator::cope})
+    for (const auto dtype : {DType::float32, DType::bfloat16})
+      for (const bool backward : {false, true})
+        for (const auto* device : {&kSm90, &kSm80})
+          for (int tokens = 1; tokens <= 40; ++tokens) {
+            Call call = sape2_call(1, tokens, Form::direct, backward);
+            call.op = op;
+            call.dtype = dtype;
+            if (op == Operator::plain || op == Operator::cope)
+              call.shape = {2, 3, 0, 0, tokens, 24};
+            EXPECT_EQ(refusal(call, *device), "") << tokens;
+            EXPECT_NE(choose(call, *device).attention, Attention::none) << tokens;
+            EXPECT_FALSE(kernels_of(call, *device).empty()) << tokens;
+          }
+}
+
 TEST(Dispatch, KnowsItsDevices) {
   for (const auto& name : device_names()) EXPECT_GT(named_device(name).shared_memory, 0);
   EXPECT_THROW(named_device("sm_70"), Error);

@@ -93,11 +93,15 @@ std::string too_large(const std::string& what, const Call& call) {
 }  // namespace
 
 axis_vectors::Params stage_of(const Call& call, const Geometry& g) {
-  Encoding encoding;
-  encoding.source = call.source;
-  encoding.span = call.span;
-  encoding.positions = has_stage1(call) ? table_rows(call) : 1;
-  auto stage = axis_vector_params(g, {}, {}, encoding);
+  axis_vectors::Params stage{};
+  stage.geometry = g;
+  if (has_stage1(call)) {
+    Encoding encoding;
+    encoding.source = call.source;
+    encoding.span = call.span;
+    encoding.positions = table_rows(call);
+    stage = axis_vector_params(g, {}, {}, encoding);
+  }
   stage.sets = call.source == Source::qk ? 2 : 1;
   return stage;
 }
