@@ -15,9 +15,9 @@ def accelerate(model: nn.Module) -> nn.Module:
 
     SAM's image encoder (transformers: SAM, SAM-HQ, GOT-OCR 2; timm), ViTDet (transformers) and MViTv2 (timm) add
     `q·r` along rows and along columns to every logit and store the sum, a number per pair of patches, layer and head.
-    `sape2.ops.axial_attention` computes it inside the kernel, forward and backward. Names of parameters stay, so
-    weights load and save as before. Layers of MViTv2 whose keys are pooled more than their queries stay as they are;
-    `sape2.report` lists them.
+    `sape2.ops.sape2_attention` with open gates computes it inside the kernel, forward and backward. Names of
+    parameters stay, so weights load and save as before. Layers of MViTv2 whose keys are pooled more than their queries
+    stay as they are; `sape2.report` lists them.
 
     Args:
         model: changed in place. Attention weights cannot be returned any more.
@@ -102,25 +102,60 @@ def _accelerated(module: nn.Module) -> nn.Module:
     return PooledAttention(module) if kind == "mvit" else WindowAttention(module, kind)
 
 
-def axis_vectors(q: Tensor, table: Tensor, axis: int) -> Tensor:
-    """Each patch's bias to every place along an axis: q times the vector of the offset.
+def position_table(table: Tensor, places: int, longest: int) -> Tensor:
+    """A table of relative positions as `sape2.ops.sape2_attention` reads it.
 
     Args:
-        q: `[B, h, rows, cols, d]`.
-        table: a vector per offset, `[L, d]`; stretched if the axis is not the one it was made for.
-        axis: 2 for rows, 3 for columns.
+        table: a vector per offset from the other patch to the own one, `[L, d]`; stretched if the axis is not the one
+            that it was made for.
+        places: patches along the axis.
+        longest: patches along the longer axis, for which both tables have rows.
 
     Returns:
-        `[B, h, rows·cols, n]`, n places along the axis.
+        A vector per offset from the own patch to the other one, `[2·longest − 1, d]`.
     """
-    n = q.shape[axis]
-    if table.shape[0] != 2 * n - 1:
-        stretched = nn.functional.interpolate(table.t()[None], size=2 * n - 1, mode="linear")
-        table = stretched[0].t()
-    places = torch.arange(n, device=q.device)
-    vectors = table[places[:, None] - places[None, :] + n - 1].to(q.dtype)  # (n, n, d): own place, other place
-    line = "r" if axis == 2 else "c"
-    return torch.einsum(f"bhrcd,{line}kd->bhrck", q, vectors).flatten(2, 3)
+    if table.shape[0] != 2 * places - 1:
+        table = nn.functional.interpolate(table.t()[None], size=2 * places - 1, mode="linear")[0].t()
+    table = table.flip(0)
+    return nn.functional.pad(table, (0, 0, longest - places, longest - places)) if places < longest else table
+
+
+class OpenGates(nn.Module):
+    """Gates that are all 1: positions are offsets then, and `sape2-rel-q` is decomposed relative position.
+
+    Kept in float32, as the kernels take them, whatever type the model has.
+    """
+
+    scale: Tensor
+    offset: Tensor
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.zeros(num_heads), persistent=False)
+        self.register_buffer("offset", torch.full((num_heads,), torch.inf), persistent=False)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> OpenGates:
+        self.scale, self.offset = fn(self.scale).float(), fn(self.offset).float()
+        return self
+
+
+def decomposed_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    along_x: Tensor,
+    along_y: Tensor,
+    grid: tuple[int, int],
+    prefix: int,
+    gates: OpenGates,
+) -> Tensor:
+    """Attention with `q·r` of both axes added to the logits, in one operator."""
+    rows, cols = grid
+    ex, ey = (position_table(table, places, max(grid)) for table, places in ((along_x, cols), (along_y, rows)))
+    return ops.sape2_attention(
+        q, k, v, ex, ey, rows, cols, prefix=prefix, mode="q", span="between", form="direct", bias_inside=False,
+        gate_scale=gates.scale, gate_offset=gates.offset,
+    )  # fmt: skip
 
 
 class WindowAttention(nn.Module):
@@ -143,6 +178,7 @@ class WindowAttention(nn.Module):
                 setattr(self, name, getattr(original, name))
         self.normed = hasattr(original, "q_norm")
         self.dropped = hasattr(original, "proj_drop")
+        self.gates = OpenGates(self.num_heads)
         self.train(original.training)
 
     def forward(self, hidden_states: Tensor, output_attentions: bool | None = False) -> Any:
@@ -154,10 +190,8 @@ class WindowAttention(nn.Module):
         q, k, v = qkv.view(images, rows * cols, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         if self.normed:
             q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
-        grid = q.unflatten(2, (rows, cols))
-        zx, zy = axis_vectors(grid, self.rel_pos_w, 3), axis_vectors(grid, self.rel_pos_h, 2)
-        out = ops.axial_attention(q, k, v, zx, zy, rows, cols).transpose(1, 2).reshape(images, rows, cols, -1)
-        out = self.proj(out)
+        out = decomposed_attention(q, k, v, self.rel_pos_w, self.rel_pos_h, (rows, cols), 0, self.gates)
+        out = self.proj(out.transpose(1, 2).reshape(images, rows, cols, -1))
         if self.dropped:
             out = self.proj_drop(out)
         return {"pair": (out, None), "single": (out,)}.get(self.result, out)
@@ -197,6 +231,7 @@ class PooledAttention(nn.Module):
             "rel_pos_w",
         ):
             setattr(self, name, getattr(original, name))
+        self.gates = OpenGates(self.num_heads)
         self.train(original.training)
 
     def _pooled(self, x: Tensor, size: Any, pool: Any, norm: Any) -> tuple[Tensor, Any]:
@@ -215,11 +250,8 @@ class PooledAttention(nn.Module):
         k, _ = self._pooled(k, feat_size, self.pool_k, self.norm_k)
         v, _ = self._pooled(v, feat_size, self.pool_v, self.norm_v)
         q, k = q.to(v.dtype), k.to(v.dtype)
-        rows, cols = size
         prefix = int(self.has_cls_token)
-        grid = q[:, :, prefix:].unflatten(2, (rows, cols))  # type: ignore[no-untyped-call]
-        zx, zy = axis_vectors(grid, self.rel_pos_w, 3), axis_vectors(grid, self.rel_pos_h, 2)
-        out = ops.axial_attention(q, k, v, zx, zy, rows, cols, prefix=prefix)
+        out = decomposed_attention(q, k, v, self.rel_pos_w, self.rel_pos_h, tuple(size), prefix, self.gates)
         if self.residual_pooling:
             out = out + q
         result: Tensor = self.proj(out.transpose(1, 2).reshape(images, -1, self.dim_out))
