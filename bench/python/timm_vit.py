@@ -28,11 +28,18 @@ def measured(args: argparse.Namespace, variant: str) -> dict[str, Any]:
     model = timm.create_model(args.model, img_size=args.size, num_classes=1000)
     if variant.startswith("patched"):
         sape2.patch(model, args.encoding)
-    model = model.to(args.device, getattr(torch, args.dtype)).train()
+    dtype = getattr(torch, args.dtype)
+    kept = torch.float32 if args.autocast else dtype
+    model = model.to(args.device, kept).train()
     images = torch.randn(args.batch, 3, args.size, args.size, generator=torch.Generator().manual_seed(1))
-    images = images.to(args.device, getattr(torch, args.dtype))
+    images = images.to(args.device, kept)
     call = torch.compile(model) if variant.endswith("compiled") else model
-    return variants.steps(args, model, lambda: call(images))
+
+    def output() -> torch.Tensor:
+        with torch.autocast(args.device, dtype, enabled=args.autocast):
+            return call(images)
+
+    return variants.steps(args, model, output)
 
 
 def main() -> None:
@@ -41,12 +48,14 @@ def main() -> None:
     parser.add_argument("--encoding", default="sape2-rel-k")
     parser.add_argument("--size", type=int, default=224, help="height and width of the images")
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--autocast", action="store_true", help="parameters in float32, computation in --dtype")
     args = parser.parse_args()
 
     results = variants.run(args, measured)
     import timm
 
     what = f"timm {timm.__version__}, {args.model}, {args.encoding}, batch {args.batch}, {args.size}×{args.size}"
+    what += ", autocast" if args.autocast else ""
     variants.report(args, what, results)
 
 
