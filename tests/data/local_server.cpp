@@ -89,8 +89,8 @@ void LocalServer::answer(int connection) {
     --cuts;
     count /= 2;
   }
+  bytes_sent += count;  // before the client, which has them all, can ask
   send_all(connection, content.data() + first, count);
-  bytes_sent += count;
 }
 
 }  // namespace sape2::data::test

@@ -88,18 +88,24 @@ TEST(BenchAttention, ExplainsWhichKernelsRunWithoutAGpu) {
   EXPECT_NE(unknown.err.find("sm_13"), std::string::npos) << unknown.err;
 }
 
-// A round takes microseconds; an unhurried benchmark goes on for 3 seconds in each of two
-// processes.
-TEST(BenchAttention, EndsInTheTimeItIsGiven) {
+double seconds_of(const std::vector<std::string>& command) {
   const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = run_sape2(command);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// A round takes microseconds; an unhurried benchmark goes on for 3 seconds in each of two
+// processes. Other programs may hold one of the two up, hence a few tries.
+TEST(BenchAttention, EndsInTheTimeItIsGiven) {
+  double hurried = 0, usual = 0;
+  for (int tries = 0; tries < 4 && hurried + 1.5 >= usual; ++tries) {
+    hurried = seconds_of(tiny_benchmark({"--encodings", "sape2-k", "--seconds", "0.1"}));
+    usual = seconds_of(tiny_benchmark({"--encodings", "sape2-k"}));
+  }
+  EXPECT_LT(hurried + 1.5, usual);
   const Outcome outcome = run_sape2(tiny_benchmark({"--encodings", "sape2-k", "--seconds", "0.1"}));
-  const std::chrono::duration<double> hurried = std::chrono::steady_clock::now() - begin;
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out.find("reference"), std::string::npos) << outcome.out;
-  const auto again = std::chrono::steady_clock::now();
-  run_sape2(tiny_benchmark({"--encodings", "sape2-k"}));
-  const std::chrono::duration<double> usual = std::chrono::steady_clock::now() - again;
-  EXPECT_LT(hurried.count() + 1.5, usual.count());
   expect_mistake(run_sape2(tiny_benchmark({"--seconds", "0"})), 2, "--seconds");
 }
 
