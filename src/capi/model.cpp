@@ -34,6 +34,7 @@ infer::ModelOptions options_of(const sape2_infer_model_options* given) {
 
 ModelObject::ModelObject(infer::Model opened)
     : model(std::move(opened)), encoding(model.config().encoding.to_string()) {
+  nn::require_classifier(model.config(), "the C interface");
   for (std::int64_t i = 0; i < model.config().vit.classes; ++i) {
     class_names.push_back(infer::class_name(model.config(), i));
   }

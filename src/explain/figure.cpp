@@ -11,10 +11,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 namespace sape2::explain {
 namespace {
+
+constexpr std::size_t kNamedShares = 2;
 
 std::vector<ChosenPatch> chosen_on(const Inspection& inspection, const FigureOptions& options) {
   if (options.patches.empty()) {
@@ -61,7 +65,23 @@ ValueRange range_of(const std::vector<const ModelPanels*>& panels) {
   return range_for(panels.front()->kind, least, most);
 }
 
+// "background 77 %, object 23 %": the largest shares of the pixels.
+std::string mask_text(const Inspection& inspection, const infer::PixelLogits& logits) {
+  const data::Image& image = inspection.image();
+  const std::vector<double> shares = logits.mask({image.height, image.width}).shares;
+  std::vector<std::int64_t> order(shares.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater{}, [&](std::int64_t i) { return shares[i]; });
+  std::string text;
+  for (const std::int64_t index : std::span(order).first(std::min(kNamedShares, order.size()))) {
+    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ",
+                        infer::class_name(inspection.config(), index), 100 * shares[index]);
+  }
+  return text;
+}
+
 std::string prediction_text(const Inspection& inspection) {
+  if (inspection.pixel_logits()) return mask_text(inspection, *inspection.pixel_logits());
   const infer::Prediction& first = inspection.predictions().front();
   return fmt::format("{} {:.0f} %", first.name, 100 * first.probability);
 }

@@ -49,6 +49,13 @@ infer::AttentionRows plain(const ops::AttentionRows& rows) {
           .is_distance = rows.is_distance};
 }
 
+// Of one image: (classes), or (rows, cols, classes).
+at::Tensor logits_of(nn::ViT& model, const at::Tensor& tokens, const infer::Grid& grid) {
+  if (model.config().head() == nn::Head::image) return model.forward_head(tokens)[0];
+  const nn::Size2d patches{grid.rows, grid.cols};
+  return model.forward_pixels(tokens, patches, patches)[0].permute({1, 2, 0});
+}
+
 }  // namespace
 
 struct Inspection::Layer {
@@ -60,7 +67,6 @@ Inspection::Inspection(std::shared_ptr<nn::ViT> model, const data::Image& image,
                        const InputSize& size, std::int64_t most_patches)
     : Look(model->config(), fit_image(image, model->config().vit, size, most_patches)),
       model_(std::move(model)) {
-  nn::require_classifier(config(), "explain");
   const at::NoGradGuard no_grad;
   const at::ScalarType type = model_->parameters().front().scalar_type();
   const at::Tensor input =
@@ -72,7 +78,7 @@ Inspection::Inspection(std::shared_ptr<nn::ViT> model, const data::Image& image,
         layers_.push_back({&encoding, q.contiguous(), k.contiguous()});
       });
   saw(floats(tokens[0].narrow(0, grid().prefix, grid().patches())),
-      floats(model_->forward_head(tokens)[0]));
+      floats(logits_of(*model_, tokens, grid())));
 }
 
 Inspection::~Inspection() = default;

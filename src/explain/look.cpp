@@ -137,7 +137,11 @@ Look::Look(nn::ModelConfig config, data::Image image)
 
 void Look::saw(std::vector<float> features, std::span<const float> logits) {
   features_ = std::move(features);
-  predictions_ = infer::ranked(config_, logits);
+  if (config_.head() == nn::Head::pixels) {
+    pixel_logits_.emplace(logits, nn::Size2d{grid_.rows, grid_.cols}, config_.vit.classes);
+  } else {
+    predictions_ = infer::ranked(config_, logits);
+  }
   const infer::AttentionRows seen = rows_of(0, {{0, 0}});
   if (!seen.bias.empty()) offered_.push_back(What::bias);
   if (!seen.x.bias.empty()) offered_.insert(offered_.end(), {What::bias_x, What::bias_y});
@@ -238,7 +242,8 @@ SoftPositions Look::positions(const Selection& selection, const Patch& patch) co
 }
 
 std::size_t Look::bytes() const {
-  return image_.pixels.size() + features_.size() * sizeof(float);
+  return image_.pixels.size() + features_.size() * sizeof(float) +
+         (pixel_logits_ ? pixel_logits_->bytes() : 0);
 }
 
 }  // namespace sape2::explain

@@ -83,8 +83,9 @@ void ForwardPass::run(float* logits, const LayerWatcher& watcher) const {
     float* logits;
   } call{this, logits};
   executor_.parallel_for(images_.count, [&call](std::int64_t begin, std::int64_t end) {
+    const std::int64_t logits_of_image = call.pass->network_.logits_on(call.pass->plan_.grid);
     for (std::int64_t image = begin; image < end; ++image) {
-      call.pass->classify(image, call.logits + image * call.pass->vit_.classes);
+      call.pass->classify(image, call.logits + image * logits_of_image);
     }
   });
 }
@@ -248,6 +249,11 @@ void ForwardPass::classify(std::int64_t image, float* logits) const {
   const std::int64_t width = vit_.width, patches = plan_.grid.patches();
   const float* tokens = buffers_.tokens.data() + image * plan_.grid.tokens() * width;
   const float* first = tokens + plan_.grid.prefix * width;
+  if (network_.config().head() == nn::Head::pixels) {
+    kernels::linear(network_.head.weights, patches, {first, width}, {logits, vit_.classes},
+                    {.bias = network_.head.bias.data()});
+    return;
+  }
   const Scratch scratch(buffers_.scratch, width + patches);
   float* pooled = scratch.floats();
   float* weights = pooled + width;

@@ -28,7 +28,7 @@ Inspection::Inspection(Session& session, const ImageBatch& image) {
   // A plan of its own: the session may drop the one it has.
   state_ =
       std::make_unique<State>(State{running.model, running.model.network().plan(grid), {}, {}, {}});
-  state_->logits.resize(static_cast<std::size_t>(vit.classes));
+  state_->logits.resize(static_cast<std::size_t>(running.model.network().logits_on(grid)));
   running.run(image, state_->logits.data(), [&](std::int64_t) {
     const std::int64_t width = vit.width;
     std::vector<float>& kept =

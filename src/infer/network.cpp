@@ -51,11 +51,6 @@ std::vector<float> take_prefix(Weights& weights, const nn::ViTConfig& vit) {
 
 nn::ModelConfig checked_config(const io::SafetensorsFile& file) {
   nn::ModelConfig config = io::read_model_config(file);
-  try {
-    nn::require_classifier(config, "the runtime without LibTorch");
-  } catch (const Error& error) {
-    throw Error(in_quotes(file.path()) + ": " + error.what());
-  }
   io::check_depth(file, config);
   if (config.vit.head_size() > kernels::kMaxHeadSize) {
     throw Error(in_quotes(file.path()) + " has heads of " + std::to_string(config.vit.head_size()) +
@@ -91,12 +86,13 @@ Network::Network(const io::SafetensorsFile& file, const ModelOptions& options)
   for (std::int64_t layer = 0; layer < vit.depth; ++layer) {
     blocks.push_back(take_block(weights, vit, layer, *encoding_));
   }
-  if (vit.pooling == nn::Pooling::mean) {
+  const bool pools = config_.head() == nn::Head::image;
+  if (pools && vit.pooling == nn::Pooling::mean) {
     fc_norm = take_norm(weights, "fc_norm", vit.width);
   } else {
     norm = take_norm(weights, "norm", vit.width);
   }
-  if (vit.pooling == nn::Pooling::sequence) {
+  if (pools && vit.pooling == nn::Pooling::sequence) {
     pool_weight = weights.floats("seq_pool.weight", {1, vit.width});
     // A softmax does not see what is added to all its numbers.
     weights.floats("seq_pool.bias", {1});
@@ -104,6 +100,10 @@ Network::Network(const io::SafetensorsFile& file, const ModelOptions& options)
   head = take_linear(weights, "head", vit.classes, vit.width);
   weights.refuse_others();
   io::check_weights(file);
+}
+
+std::int64_t Network::logits_on(const Grid& grid) const {
+  return config_.vit.classes * (config_.head() == nn::Head::pixels ? grid.patches() : 1);
 }
 
 GridPlan Network::plan(const Grid& grid) const {

@@ -49,6 +49,10 @@ class Network {
 
   GridPlan plan(const Grid& grid) const;
 
+  /// Logits of one image: one for each class; of a model for segmentation, for each patch and
+  /// class.
+  std::int64_t logits_on(const Grid& grid) const;
+
   const nn::ModelConfig& config() const { return config_; }
   Arithmetic arithmetic() const { return arithmetic_; }
   std::size_t bytes() const;
@@ -58,7 +62,7 @@ class Network {
   std::vector<float> prefix_tokens;
   Linear patch_embed;
   std::vector<Block> blocks;
-  std::optional<LayerNorm> norm;     ///< before pooling; none for mean pooling
+  std::optional<LayerNorm> norm;     ///< before the head or pooling; none for mean pooling
   std::optional<LayerNorm> fc_norm;  ///< after pooling; for mean pooling only
   std::vector<float> pool_weight;    ///< (width), for sequence pooling only
   Linear head;

@@ -35,6 +35,14 @@ void write_planes(const data::Image& image, std::span<const data::ByteScale> sca
 
 }  // namespace
 
+void require_finite(std::span<const float> logits) {
+  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+    throw NotFinite(
+        "the model's output is not a finite number for this image, so it says nothing; its weights "
+        "or the normalisation are damaged");
+  }
+}
+
 std::string class_name(const nn::ModelConfig& config, std::int64_t index) {
   if (config.class_names.empty()) return "class " + std::to_string(index);
   return config.class_names[static_cast<std::size_t>(index)];
@@ -65,11 +73,7 @@ std::vector<Prediction> ranked(const nn::ModelConfig& config, std::span<const fl
                 " logits, expected one for each of " + std::to_string(config.vit.classes) +
                 " classes");
   }
-  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
-    throw NotFinite(
-        "the model's output is not a finite number for this image, so it says nothing; its weights "
-        "or the normalisation are damaged");
-  }
+  require_finite(logits);
   const std::vector<double> shares = softmax(logits);
   const std::int64_t count = top > 0 ? std::min(top, config.vit.classes) : config.vit.classes;
   std::vector<std::int64_t> order(logits.size());
@@ -88,6 +92,7 @@ std::vector<Prediction> ranked(const nn::ModelConfig& config, std::span<const fl
 std::vector<Prediction> predict(Session& session, const data::Image& picture, std::int64_t top,
                                 std::int64_t size) {
   const nn::ModelConfig& config = session.model().config();
+  nn::require_classifier(config, "infer::predict()");
   const nn::Size2d wanted = size > 0 ? nn::Size2d{size, size} : config.vit.image_size;
   std::vector<float> pixels(config.vit.channels * wanted.height * wanted.width);
   prepare_picture(config, picture, wanted, pixels);

@@ -69,6 +69,15 @@ void Session::State::check(const ImageBatch& images) const {
   }
 }
 
+std::int64_t Session::State::logits_of(const ImageBatch& images) const {
+  const nn::ModelConfig& config = model.config();
+  // An empty batch has no size that could be wrong.
+  if (images.count == 0 || config.head() == nn::Head::image) {
+    return images.count * config.vit.classes;
+  }
+  return images.count * model.network().logits_on(grid_of(config.vit, images.height, images.width));
+}
+
 void Session::State::run(const ImageBatch& images, float* logits, const LayerWatcher& watcher) {
   check(images);
   const GridPlan& plan = plan_for(images.height, images.width);
@@ -91,18 +100,19 @@ const Model& Session::model() const {
 
 void Session::run(const ImageBatch& images, std::span<float> logits) {
   state_->check(images);
-  const std::int64_t expected = images.count * state_->model.config().vit.classes;
+  const std::int64_t expected = state_->logits_of(images);
   if (static_cast<std::int64_t>(logits.size()) != expected) {
+    const bool patches = state_->model.config().head() == nn::Head::pixels;
     throw Error("there is room for " + std::to_string(logits.size()) + " logits, expected " +
-                std::to_string(expected) + ": one for each image and class");
+                std::to_string(expected) + ": one for each image" + (patches ? ", patch" : "") +
+                " and class");
   }
   state_->run(images, logits.data());
 }
 
 std::vector<float> Session::run(const ImageBatch& images) {
   state_->check(images);
-  std::vector<float> logits(
-      static_cast<std::size_t>(images.count * state_->model.config().vit.classes));
+  std::vector<float> logits(static_cast<std::size_t>(state_->logits_of(images)));
   run(images, logits);
   return logits;
 }

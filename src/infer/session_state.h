@@ -19,6 +19,9 @@ struct Session::State {
   /// Throws Error where images are none that the model takes.
   void check(const ImageBatch& images) const;
 
+  /// How many logits such a batch has.
+  std::int64_t logits_of(const ImageBatch& images) const;
+
   void run(const ImageBatch& images, float* logits, const LayerWatcher& watcher = {});
 
   Model model;

@@ -70,6 +70,7 @@ int run(const std::vector<std::string>& words) {
   }
   infer::Session session(infer::Model::open(cli::model_file_of(line.model)),
                          {.threads = static_cast<int>(line.threads)});
+  nn::require_classifier(session.model().config(), "sape2-predict");
   const cli::Terminal terminal = cli::Terminal::standard_output();
   Json results = Json::array();
   int exit_code = cli::kExitSuccess;

@@ -6,15 +6,16 @@
 #include "sape2/explain/patch_choice.h"
 #include "sape2/version.h"
 
+#include "serve/json_answer.h"
 #include "serve/json_text.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <span>
 
 namespace sape2::serve {
 namespace {
@@ -22,19 +23,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using explain::What;
 
-constexpr const char* kJsonType = "application/json";
 constexpr int kScaleSteps = 33;
 constexpr std::int64_t kLargestKeptSide = 1024;
 constexpr std::int64_t kKeptPatches = 64;  // grids of no more keep all their rows
 constexpr std::size_t kTop = 5;
-
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Answer json_answer(const Json& json) {
-  return {kJsonType, text_of(json)};
-}
 
 Json patch_json(const explain::Patch& patch) {
   return {patch.y, patch.x};
@@ -58,14 +50,19 @@ Json scales_json() {
 
 }  // namespace
 
-data::Image kept_size(data::Image image) {
-  const std::int64_t longer = std::max(image.height, image.width);
-  if (longer <= kLargestKeptSide) return image;
+nn::Size2d kept_size(nn::Size2d size) {
+  const std::int64_t longer = std::max(size.height, size.width);
+  if (longer <= kLargestKeptSide) return size;
   const double scale = static_cast<double>(kLargestKeptSide) / static_cast<double>(longer);
   const auto scaled = [&](std::int64_t side) {
     return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
   };
-  return data::resize(image, scaled(image.height), scaled(image.width));
+  return {scaled(size.height), scaled(size.width)};
+}
+
+data::Image kept_size(data::Image image) {
+  const nn::Size2d size{image.height, image.width}, kept = kept_size(size);
+  return kept == size ? image : data::resize(image, kept.height, kept.width);
 }
 
 /// One quantity of one layer and head: its range for colours and, of a small grid, all its rows.
@@ -103,6 +100,7 @@ Answer PageApi::setup() {
     const nn::ViTConfig& vit = config(i).vit;
     all.push_back({{"name", model_name(i)},
                    {"encoding", config(i).encoding.to_string()},
+                   {"task", config(i).task},
                    {"layers", vit.depth},
                    {"heads", vit.heads},
                    {"image_size", {vit.image_size.height, vit.image_size.width}},
@@ -156,29 +154,31 @@ Answer PageApi::inspect(const Query& query) {
       offers[name] = error.what();
     }
   }
-  Json predictions = Json::array();
-  for (std::size_t i = 0; i < std::min(kTop, seen.predictions().size()); ++i) {
-    const infer::Prediction& one = seen.predictions()[i];
-    predictions.push_back(
-        {{"class", one.name}, {"index", one.index}, {"probability", one.probability}});
-  }
+  const std::span<const infer::Prediction> predictions = seen.predictions();
   const explain::ChosenPatches patches = explain::choose_patches(seen);
   const nn::ViTConfig& vit = seen.config().vit;
   const explain::Picture picture = picture_named(required(query, "image"));
-  return json_answer({{"name", picture.name},
-                      {"label", picture.label},
-                      {"rows", seen.grid().rows},
-                      {"cols", seen.grid().cols},
-                      {"height", seen.image().height},
-                      {"width", seen.image().width},
-                      {"layers", seen.layers()},
-                      {"heads", seen.heads()},
-                      {"trained", {vit.rows(), vit.cols()}},
-                      {"warning", looked->warning ? Json(*looked->warning) : Json()},
-                      {"offers", std::move(offers)},
-                      {"predictions", std::move(predictions)},
-                      {"subject", patch_json(patches.subject)},
-                      {"background", patch_json(patches.background)}});
+  Json mask = nullptr;
+  if (seen.pixel_logits()) {
+    const nn::Size2d size = kept_size(nn::Size2d{picture.image.height, picture.image.width});
+    mask = {{"height", size.height}, {"width", size.width}};
+  }
+  return json_answer(
+      {{"name", picture.name},
+       {"label", picture.label},
+       {"rows", seen.grid().rows},
+       {"cols", seen.grid().cols},
+       {"height", seen.image().height},
+       {"width", seen.image().width},
+       {"layers", seen.layers()},
+       {"heads", seen.heads()},
+       {"trained", {vit.rows(), vit.cols()}},
+       {"warning", looked->warning ? Json(*looked->warning) : Json()},
+       {"offers", std::move(offers)},
+       {"predictions", predictions_json(predictions.first(std::min(kTop, predictions.size())))},
+       {"mask", std::move(mask)},
+       {"subject", patch_json(patches.subject)},
+       {"background", patch_json(patches.background)}});
 }
 
 // The range is the same for every patch of an image, so that colours can be compared while the
@@ -210,7 +210,7 @@ const PageApi::Shown& PageApi::show(Looked& looked, What what,
     words["logit_factor"] = {factor.low, factor.high};
   }
   Shown shown{
-      explain::range_for(seen.scale_kind(what), extent.least, extent.most), {}, text_of(words)};
+      explain::range_for(seen.scale_kind(what), extent.least, extent.most), {}, json_text(words)};
   if (static_cast<std::int64_t>(patches.size()) == seen.grid().patches()) {
     shown.rows = std::move(values);
   }

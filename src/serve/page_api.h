@@ -29,7 +29,9 @@ struct PageLimits {
   std::int64_t patches = 0;           ///< of one image
 };
 
-/// An image that somebody gave, made smaller if it is too large to be kept.
+/// The size of an image, made smaller if it is too large to be kept.
+nn::Size2d kept_size(nn::Size2d size);
+/// An image that somebody gave, in that size.
 data::Image kept_size(data::Image image);
 
 /// What the page asks for, whoever computes it and however questions get here: over HTTP from a
@@ -49,6 +51,10 @@ class PageApi {
   Answer inspect(const Query& query);
   /// From one patch to all.
   Answer rows(const Query& query);
+  /// The class of every pixel, of a model for segmentation.
+  Answer mask(const Query& query);
+  /// The classes of one pixel of that mask with their probabilities.
+  Answer pixel(const Query& query);
 
  protected:
   struct Looked;

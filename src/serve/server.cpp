@@ -182,7 +182,8 @@ void Server::Parts::answer(Response& response, Workers& workers, const std::stri
 
 bool Server::Parts::takes_long(const Request& request) const {
   try {
-    return request.path == "/api/figure" || api.takes_long(request.params);
+    return request.path == "/api/figure" || request.path == "/api/mask" ||
+           api.takes_long(request.params);
   } catch (const Error&) {
     return false;  // to say so takes no time
   }
@@ -202,6 +203,8 @@ void Server::Parts::add_api() {
   get("/api/picture", &Api::picture);
   get("/api/inspect", &Api::inspect);
   get("/api/rows", &Api::rows);
+  get("/api/mask", &Api::mask);
+  get("/api/pixel", &Api::pixel);
   get("/api/figure", &Api::figure);
   http.Post("/api/images",
             [this](const Request& request, Response& response,

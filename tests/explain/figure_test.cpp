@@ -62,6 +62,15 @@ TEST(Figure, ChoosesTwoPatchesAndNamesSeveralImagesAndModels) {
   EXPECT_EQ(numbers.at("image1_model1_positions").sizes(), at::IntArrayRef({2, 20}));
 }
 
+TEST(Figure, OfAModelForSegmentationNamesTheLargestShares) {
+  const Inspection seen(hand_made_model("sape2-k", 0, "segmentation"), some_image());
+  const FigureRow row =
+      figure_row({.name = "image", .image = some_image(), .label = ""}, {&seen}, {"a model"}, {});
+  const std::string& words = row.models[0].prediction;
+  EXPECT_TRUE(words.starts_with("class ")) << words;
+  EXPECT_NE(words.find(" %, class "), std::string::npos) << words;
+}
+
 TEST(Figure, ABiasOfBothSignsHasABalancedScale) {
   Figure figure = figure_of({.patches = {{0, 0}}}, {"sape2-rel-k"}, 2);
   share_ranges(figure);

@@ -12,9 +12,10 @@ namespace sape2::explain::test {
 
 /// A model for images of 12×16 pixels in patches of 4, whose tables are written by hand: row p of a
 /// table has p in every channel of x's and −p/2 of y's. All else is drawn from the seed.
-inline std::shared_ptr<nn::ViT> hand_made_model(const std::string& encoding,
-                                                int64_t registers = 0) {
+inline std::shared_ptr<nn::ViT> hand_made_model(const std::string& encoding, int64_t registers = 0,
+                                                const std::string& task = nn::kClassification) {
   nn::ModelConfig config;
+  config.task = task;
   config.vit.image_size = {12, 16};
   config.vit.depth = 2;
   config.vit.width = 16;

@@ -5,6 +5,7 @@
 #include "sape2/explain/inspection.h"
 #include "sape2/explain/patch_choice.h"
 #include "sape2/io/model_file.h"
+#include "sape2/study/prediction.h"
 
 #include "explain/hand_made.h"
 
@@ -12,6 +13,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 namespace sape2::explain {
 namespace {
@@ -78,6 +80,35 @@ TEST_P(RuntimeLookTest, SeesWhatLibTorchSees) {
     EXPECT_NEAR(gates.spacing, seen.spacing, 1e-3);
     EXPECT_NEAR(gates.bend, seen.bend, 1e-3);
   }
+}
+
+TEST(RuntimeLook, SeesTheMaskThatLibTorchSees) {
+  const auto model = test::hand_made_model("sape2-rel-k", 2, "segmentation");
+  infer::Session session(runtime_model(*model), {.threads = 1});
+  const Inspection expected(model, test::some_image(30, 40));
+  const RuntimeLook found(session, test::some_image(30, 40));
+  EXPECT_TRUE(expected.predictions().empty() && found.predictions().empty());
+  ASSERT_TRUE(expected.pixel_logits() && found.pixel_logits());
+  const nn::Size2d size{30, 40};
+  expect_near(found.pixel_logits()->at(size, 3, 29), expected.pixel_logits()->at(size, 3, 29));
+  EXPECT_EQ(found.pixel_logits()->mask(size).mask.pixels,
+            expected.pixel_logits()->mask(size).mask.pixels);
+  // At the size trained at it is what `sape2 predict` writes.
+  const data::Image image = test::some_image();
+  const Inspection whole(model, image);
+  const study::MaskPrediction written = study::predict_mask(*model, image);
+  const infer::MaskPrediction seen = whole.pixel_logits()->mask({image.height, image.width});
+  EXPECT_EQ(seen.mask.pixels, written.mask.pixels);
+  EXPECT_EQ(seen.shares, written.shares);
+}
+
+TEST(RuntimeLook, AMaskOfNumbersThatAreNotFiniteIsRefused) {
+  const auto model = test::hand_made_model("ape", 0, "segmentation");
+  {
+    const at::NoGradGuard no_grad;
+    model->named_parameters()["head.bias"].fill_(std::numeric_limits<float>::infinity());
+  }
+  EXPECT_THROW(Inspection(model, test::some_image()), infer::NotFinite);
 }
 
 INSTANTIATE_TEST_SUITE_P(Encodings, RuntimeLookTest,

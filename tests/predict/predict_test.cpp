@@ -2,6 +2,7 @@
 
 #include "cli/run_sape2.h"
 #include "io/scratch_folder.h"
+#include "sape2_infer.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -55,6 +56,45 @@ TEST(Predict, JsonIsThatOfThePlainProgram) {
       EXPECT_NEAR(one["probability"].get<double>(), other["probability"].get<double>(), 1e-5);
     }
   }
+}
+
+// Their answer would be a class of the whole image.
+TEST(Predict, AModelForSegmentationIsRefusedHereAndInC) {
+  const io::test::ScratchFolder folder;
+  const std::string run = folder / "run";
+  const Outcome trained = run_sape2({"train",
+                                     "--task",
+                                     "segmentation",
+                                     "--data",
+                                     "shapes",
+                                     "--depth",
+                                     "1",
+                                     "--width",
+                                     "16",
+                                     "--heads",
+                                     "2",
+                                     "--epochs",
+                                     "1",
+                                     "--train-images",
+                                     "32",
+                                     "--test-images",
+                                     "8",
+                                     "--batch-size",
+                                     "16",
+                                     "--out",
+                                     run});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Outcome refused = run_predict({run, kShip});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(refused.err.starts_with("sape2-predict: the model's task is segmentation"))
+      << refused.err;
+  sape2_infer_model* model = nullptr;
+  EXPECT_EQ(sape2_infer_model_open((fs::path(run) / "best.safetensors").c_str(), nullptr, &model),
+            SAPE2_INFER_BAD_FILE);
+  EXPECT_EQ(model, nullptr);
+  EXPECT_NE(std::string(sape2_infer_last_error()).find("which the C interface cannot serve"),
+            std::string::npos)
+      << sape2_infer_last_error();
 }
 
 TEST(Predict, MistakesGetTheSentencesOfThePlainProgram) {

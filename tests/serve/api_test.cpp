@@ -17,8 +17,9 @@ TEST(Server, GivesThePageWithItsFiles) {
   EXPECT_EQ(page.status, 200);
   EXPECT_NE(page.head.find("text/html"), std::string::npos);
   EXPECT_NE(page.head.find("Content-Security-Policy: default-src 'self'"), std::string::npos);
-  for (const char* file : {"/app.js", "/view.js", "/draw.js", "/header.js", "/pictures.js",
-                           "/state.js", "/style.css", "/icon.svg"}) {
+  for (const char* file :
+       {"/app.js", "/view.js", "/draw.js", "/header.js", "/mask.js", "/patch_canvas.js",
+        "/pictures.js", "/state.js", "/style.css", "/icon.svg"}) {
     EXPECT_EQ(get(served.port(), file).status, 200) << file;
   }
   EXPECT_EQ(page.body.find("http://"), std::string::npos) << "the page must work offline";

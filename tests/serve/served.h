@@ -11,12 +11,16 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace sape2::serve::test {
 
 /// A small model whose parameters are drawn from a seed.
-inline ServedModel small_model(const std::string& encoding) {
+inline ServedModel small_model(const std::string& encoding,
+                               const std::string& task = nn::kClassification) {
   nn::ModelConfig config;
+  config.task = task;
   config.vit.depth = 2;
   config.vit.width = 32;
   config.vit.heads = 2;
@@ -30,9 +34,11 @@ inline ServedModel small_model(const std::string& encoding) {
 /// A server with two models and the data set `shapes`, on any port, while it lives.
 class Served {
  public:
-  explicit Served(const Limits& limits = {})
+  explicit Served(const Limits& limits = {},
+                  std::vector<ServedModel> models = {small_model("sape2-k+ape"),
+                                                     small_model("rope2d")})
       : server_({.port = 0,
-                 .models = {small_model("sape2-k+ape"), small_model("rope2d")},
+                 .models = std::move(models),
                  .dataset = data::make_shapes({.split = data::Split::test, .count = 20}).dataset,
                  .limits = limits}),
         thread_([this] { server_.run(); }) {}

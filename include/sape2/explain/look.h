@@ -3,11 +3,13 @@
 #include "sape2/data/image.h"
 #include "sape2/explain/view.h"
 #include "sape2/infer/inspection.h"
+#include "sape2/infer/pixel_logits.h"
 #include "sape2/infer/prediction.h"
 #include "sape2/nn/model_config.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,8 +62,10 @@ class Look {
   const data::Image& image() const { return image_; }
   std::int64_t layers() const { return config_.vit.depth; }
   std::int64_t heads() const { return config_.vit.heads; }
-  /// Of all classes, the most probable first.
+  /// Of all classes, the most probable first; empty for a model for segmentation.
   const std::vector<infer::Prediction>& predictions() const { return predictions_; }
+  /// What a model for segmentation sees; nothing for a classifier.
+  const std::optional<infer::PixelLogits>& pixel_logits() const { return pixel_logits_; }
   /// The patches after the last layer, (patches, width).
   const std::vector<float>& features() const { return features_; }
 
@@ -100,7 +104,8 @@ class Look {
   Look& operator=(const Look&) = default;
   Look& operator=(Look&&) = default;
 
-  /// What the model made of the image; once layer_rows() answers.
+  /// What the model made of the image; once layer_rows() answers. Logits (classes), or those of
+  /// patches. Throws infer::NotFinite if one is not a finite number.
   void saw(std::vector<float> features, std::span<const float> logits);
 
  private:
@@ -116,6 +121,7 @@ class Look {
   infer::Grid grid_;
   std::vector<float> features_;
   std::vector<infer::Prediction> predictions_;
+  std::optional<infer::PixelLogits> pixel_logits_;
   std::vector<What> offered_;
   bool is_distance_ = false;
 };

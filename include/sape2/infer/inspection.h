@@ -59,7 +59,7 @@ class Inspection {
   std::int64_t layers() const;
   std::int64_t heads() const;
 
-  /// (classes)
+  /// (classes); of a model for segmentation (rows, cols, classes).
   const std::vector<float>& logits() const;
   /// (patches, width): the patches after the last layer.
   const std::vector<float>& features() const;

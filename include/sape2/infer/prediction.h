@@ -22,6 +22,9 @@ class NotFinite : public Error {
   using Error::Error;
 };
 
+/// Throws NotFinite if a logit is not a finite number.
+void require_finite(std::span<const float> logits);
+
 struct Prediction {
   std::int64_t index = 0;  ///< of the class
   std::string name;        ///< of the class; "class 7" if the model has no names

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sape2/data/image.h"
+#include "sape2/infer/pixel_logits.h"
 #include "sape2/infer/prediction.h"
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +16,7 @@ class ViT;
 
 namespace sape2::study {
 
+using infer::MaskPrediction;
 using infer::Prediction;
 
 /// The most probable classes of an image, the best first. The image is scaled to cover `size` ×
@@ -23,15 +25,9 @@ using infer::Prediction;
 std::vector<Prediction> predict(nn::ViT& model, const data::Image& image, std::int64_t top,
                                 std::int64_t size = 0);
 
-/// The classes of an image's pixels.
-struct MaskPrediction {
-  data::Image mask;            ///< one channel, as large as the image
-  std::vector<double> shares;  ///< of the pixels, a class each
-};
-
-/// Of a model with nn::Head::pixels. The whole image is stretched to `size` × `size` pixels (0: the
-/// size the model was trained at), and the logits are upsampled to the image's own size. Throws
-/// Error if a logit is not a finite number.
+/// What a model with nn::Head::pixels sees, as large as the image. The whole image is stretched to
+/// `size` × `size` pixels (0: the size the model was trained at), and the logits are upsampled to
+/// the image's own size. Throws Error if a logit is not a finite number.
 MaskPrediction predict_mask(nn::ViT& model, const data::Image& image, std::int64_t size = 0);
 
 /// A picture as bytes `[1, channels, height, width]`; one channel is its brightness.

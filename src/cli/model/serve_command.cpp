@@ -20,10 +20,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 namespace sape2::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::size_t kMostModels = 16;
 constexpr long kMostExportedImages = 10'000;
@@ -108,7 +112,6 @@ class ServeCommand : public Command {
     serve::ServerOptions options{.host = host_, .port = port_, .split = split_};
     for (const std::string& model : models_) {
       options.models.push_back({model_name_of(model), load_model_argument(model, device_)});
-      nn::require_classifier(options.models.back().model->config(), "the page");
     }
     options.dataset = chosen_dataset(options.models.front().model->config());
     serve::Server server(std::move(options));
@@ -121,7 +124,6 @@ class ServeCommand : public Command {
     serve::ExplorerOptions options{.split = split_, .images = images_};
     for (const std::string& model : models_) {
       options.models.push_back({model_name_of(model), model_file_of(model)});
-      nn::require_classifier(io::read_model_config(options.models.back().file), "the page");
     }
     const auto dataset = chosen_dataset(io::read_model_config(options.models.front().file));
     if (dataset) options.dataset = &*dataset;
@@ -147,7 +149,16 @@ class ServeCommand : public Command {
   std::optional<data::Dataset> chosen_dataset(const nn::ModelConfig& config) const {
     const data::Split split = split_ == "train" ? data::Split::train : data::Split::test;
     if (data_ == "none") return std::nullopt;
-    if (!data_.empty()) return data::load_dataset(data_, split, {.root = root_});
+    const bool segments = config.head() == nn::Head::pixels;
+    if (!data_.empty()) {
+      const auto folder = data::folder_of_name(data_);
+      std::error_code error;
+      const bool masked = segments && folder && fs::is_directory(*folder / "masks", error);
+      return data::load_dataset(
+          data_, split,
+          {.root = root_, .target = masked ? data::Target::masks : data::Target::labels});
+    }
+    if (segments) return data::load_dataset("shapes", split, {});
     for (const char* name : {"cifar10", "cifar100", "fashion-mnist"}) {
       if (!data::find_dataset(name, root_)) continue;
       if (data::dataset_info(name).classes != config.vit.classes) continue;

@@ -139,6 +139,7 @@ class EvalCommand : public Command {
     const auto session =
         std::make_shared<infer::Session>(infer::Model::open(model_file_of(model_)),
                                          infer::SessionOptions{.threads = threads_in_use()});
+    nn::require_classifier(session->model().config(), "--runtime infer");
     return [this, session](const data::Dataset& dataset) {
       const auto result =
           train::evaluate(session->model().config(), classifier(session), dataset, options_);

@@ -27,7 +27,7 @@ const TaskDefinition& task_definition(std::string_view name) {
 void require_classifier(const ModelConfig& config, std::string_view who) {
   if (config.task == kClassification) return;
   throw Error("the model's task is " + config.task + ", which " + std::string(who) +
-              " cannot serve; use sape2 eval, predict or probe");
+              " cannot serve; use sape2 eval, predict, probe, explain or serve");
 }
 
 }  // namespace sape2::nn

@@ -190,6 +190,17 @@ function setRead(view, place) {
 const mapHandlers = {
   read: (view, place) => setRead(view, place),
   leaveMap: () => {},  // the last reading stays, to be compared
+  // The classes of a pixel of the mask, or nothing.
+  async pixel(view, place, options) {
+    try {
+      const query = requestQuery(state, view.model.index, place);
+      return (await backend.ask('/api/pixel?' + query, options)).predictions;
+    } catch (error) {
+      if (error.name !== 'AbortError') complain(error);
+      return null;
+    }
+  },
+  say: (words) => { by('status').textContent = words; },
   readKey(view, event) {
     if (event.key === 'Escape' && read) {
       event.preventDefault();
@@ -235,6 +246,13 @@ function loadPicture(name) {
   });
 }
 
+// A model has looked at the image; one for segmentation has seen a mask.
+async function inspect(view) {
+  const query = requestQuery(state, view.model.index), info = await backend.ask('/api/inspect?' + query);
+  if (info.mask) info.mask = await backend.ask('/api/mask?' + query);
+  return info;
+}
+
 async function showImage() {
   by('empty').hidden = Boolean(state.image);
   by('board').hidden = by('words').hidden = !state.image;
@@ -244,8 +262,7 @@ async function showImage() {
   const slow = setTimeout(() => by('board').classList.add('waiting'), patience);
   by('board').setAttribute('aria-busy', 'true');
   try {
-    const [picture, ...infos] = await Promise.all([loadPicture(state.image),
-      ...views.map((view) => backend.ask('/api/inspect?' + requestQuery(state, view.model.index)))]);
+    const [picture, ...infos] = await Promise.all([loadPicture(state.image), ...views.map(inspect)]);
     if (number !== wanted) return;
     views.forEach((view, i) => view.setPicture(picture, infos[i]));
     const first = infos[0];
@@ -329,7 +346,9 @@ function makeViews() {
     return new MapView(model, alike ? labelsOf(setup.models)[index] : model.encoding, mapHandlers);
   });
   by('board').replaceChildren(image.node, ...views.map((view) => view.node));
-  by('board').dataset.panels = views.length + 1;
+  if (views.length === 1 && views[0].mask) by('board').append(views[0].mask.panel());
+  else for (const view of views) if (view.mask) view.seen.append(view.mask.node);  // no room beside two maps
+  by('board').dataset.panels = by('board').children.length;
   by('words').replaceChildren(...views.map((view) => view.words));
   for (const name of ['layer', 'head']) {  // those that all models on show have
     by(name).max = Math.min(...views.map((view) => view.model[name + 's']));

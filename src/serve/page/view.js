@@ -2,6 +2,8 @@
 import {
   curvesOf, decimals, element, factor, paintFrame, paintLines, paintNumbers, paintValues, rgb, roundTicks, short, signed,
 } from './draw.js';
+import { MaskView } from './mask.js';
+import { PatchCanvas } from './patch_canvas.js';
 
 const chosenColour = '#111', readColour = '#d9480f';
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -30,53 +32,6 @@ function endsOf(rows, narrow) {
 export function valueText(rows, value) {
   if (value === null || value === undefined) return 'none';
   return rows.kind === 'share' ? `${short(100 * value)} %` : short(value);
-}
-
-// A canvas in patches that says which one the pointer or the keyboard is at.
-class PatchCanvas {
-  constructor(label, handlers) {
-    this.grid = null;
-    this.canvas = element('canvas', { tabindex: '0', role: 'application', 'aria-label': label });
-    this.tip = element('div', { class: 'tip', hidden: '' });
-    this.box = element('div', { class: 'canvas-box' }, this.canvas, this.tip);
-    const place = (event) => {
-      const box = this.canvas.getBoundingClientRect();
-      const at = (value, from, size, count) =>
-        Math.min(count - 1, Math.max(0, Math.floor((value - from) / size * count)));
-      return {
-        y: at(event.clientY, box.top, box.height, this.grid.rows),
-        x: at(event.clientX, box.left, box.width, this.grid.cols),
-      };
-    };
-    this.canvas.addEventListener('pointermove', (event) => {
-      if (this.grid && event.pointerType === 'mouse') handlers.point(place(event));
-    });
-    this.canvas.addEventListener('pointerdown', (event) => { if (this.grid) handlers.press(place(event)); });
-    this.canvas.addEventListener('pointerleave', () => { if (this.grid) handlers.leave(); });
-    this.canvas.addEventListener('keydown', (event) => { if (this.grid) handlers.key(event); });
-    this.canvas.addEventListener('focus', () => { if (this.grid) handlers.focus?.(); });
-  }
-
-  // Fresh, of the grid's proportions.
-  clear(picture) {
-    const width = picture.naturalWidth, height = picture.naturalHeight;
-    const scale = 720 / Math.max(width, height);
-    this.canvas.width = Math.round(width * scale);
-    this.canvas.height = Math.round(height * scale);
-    return this.canvas.getContext('2d');
-  }
-
-  tell(patch, words) {
-    this.tip.hidden = !patch;
-    if (!patch) return;
-    this.tip.textContent = words;
-    const { rows, cols } = this.grid;
-    const half = 50 * this.tip.offsetWidth / (this.box.clientWidth || 1);  // so that it stays on the map
-    this.tip.style.left = `${Math.min(100 - half, Math.max(half, 100 * (patch.x + 0.5) / cols))}%`;
-    const below = patch.y < rows / 3;
-    this.tip.classList.toggle('below', below);
-    this.tip.style.top = `${100 * (patch.y + (below ? 1 : 0)) / rows}%`;
-  }
 }
 
 export class ImageView {
@@ -140,9 +95,12 @@ export class MapView {
     this.caption = element('p', { class: 'caption' });
     this.warning = element('p', { class: 'warning', hidden: '' });
     this.curves = element('div', { class: 'curves', hidden: '' });
-    this.predictions = element('ul', { class: 'predictions', 'aria-label': 'What the model sees' });
-    this.words = element('article', { class: 'words' }, this.wordsTitle, this.warning, this.caption, this.readout,
-      this.curves, element('p', { class: 'label' }, 'The model sees'), this.predictions);
+    this.seen = element('div', { class: 'seen' });  // classes, or a mask that does not stand beside the map
+    this.mask = model.task !== 'segmentation' ? null : new MaskView(model, {
+      pixel: (place, options) => handlers.pixel(this, place, options), say: handlers.say,
+    });
+    this.words = element('article', { class: 'words', hidden: '' }, this.wordsTitle, this.warning, this.caption, this.readout,
+      this.curves, element('p', { class: 'label' }, 'The model sees'), this.seen);
   }
 
   setPicture(picture, info) {
@@ -154,7 +112,9 @@ export class MapView {
     delete this.node.dataset.what;
     this.warning.textContent = info.warning || '';
     this.warning.hidden = !info.warning;
-    this.showPredictions();
+    this.words.hidden = false;
+    if (this.mask) this.mask.setPicture(picture, info);
+    else this.showPredictions();
   }
 
   setRows(rows) {
@@ -164,7 +124,8 @@ export class MapView {
   }
 
   showPredictions() {
-    this.predictions.replaceChildren(...this.info.predictions.slice(0, 3).map((one) => {
+    const list = element('ul', { class: 'predictions', 'aria-label': 'What the model sees' });
+    list.append(...this.info.predictions.slice(0, 3).map((one) => {
       const bar = element('i');
       bar.style.width = `${100 * one.probability}%`;
       const name = element('span', one.class === this.info.label ? { class: 'true', title: 'the true class' } : {},
@@ -172,6 +133,7 @@ export class MapView {
       return element('li', {}, name, element('span', { class: 'bar' }, bar),
         element('span', { class: 'number' }, `${(100 * one.probability).toFixed(1)} %`));
     }));
+    this.seen.replaceChildren(list);
   }
 
   // Nothing to show: a sentence in place of the map.
@@ -208,6 +170,7 @@ export class MapView {
     }
     if (chosen) paintFrame(canvas, this.patches.grid, chosen, chosenColour);
     if (read && rows) paintFrame(canvas, this.patches.grid, read, readColour, true);
+    this.mask?.draw(chosen);
     this.showReadout(state, chosen, read);
   }
 

@@ -131,7 +131,8 @@ EMSCRIPTEN_KEEPALIVE const char* sape2_set_images(const char* name, const char* 
   });
 }
 
-/// `/api/setup`, `/api/inspect` or `/api/rows`, and what stands behind the question mark.
+/// `/api/setup`, `/api/inspect`, `/api/rows`, `/api/mask` or `/api/pixel`, and what stands behind
+/// the question mark.
 EMSCRIPTEN_KEEPALIVE const char* sape2_ask(const char* path, const char* query) {
   return explorer::answered([&]() -> std::string {
     const std::string asked = path;
@@ -139,6 +140,8 @@ EMSCRIPTEN_KEEPALIVE const char* sape2_ask(const char* path, const char* query) 
     if (asked == "/api/inspect")
       return explorer::explorer().inspect(serve::parse_query(query)).body;
     if (asked == "/api/rows") return explorer::explorer().rows(serve::parse_query(query)).body;
+    if (asked == "/api/mask") return explorer::explorer().mask(serve::parse_query(query)).body;
+    if (asked == "/api/pixel") return explorer::explorer().pixel(serve::parse_query(query)).body;
     throw serve::NotFound("there is nothing at this address");
   });
 }

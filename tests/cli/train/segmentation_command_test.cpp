@@ -1,3 +1,4 @@
+#include "sape2/components.h"
 #include "sape2/data/mask.h"
 #include "sape2/data/shapes.h"
 #include "sape2/io/model_file.h"
@@ -178,14 +179,28 @@ TEST(SegmentationCommands, WhatCannotServeAModelSaysSo) {
   const std::string model = save_model(folder);
   for (const auto& arguments : std::vector<std::vector<std::string>>{
            {"export", model, "-o", folder / "a.onnx"},
-           {"explain", model, "shapes:test:0", "-o", folder / "a.png"},
-           {"serve", model, "--port", "0"},
-           {"serve", model, "--export", folder / "page"},
            {"eval", model, "--data", "shapes", "--runtime", "infer"}}) {
     expect_mistake(run_sape2(arguments), 1, "the model's task is segmentation");
   }
   EXPECT_FALSE(fs::exists(folder / "a.onnx"));
-  EXPECT_FALSE(fs::exists(folder / "page"));
+}
+
+TEST(SegmentationCommands, ExplainAndExportOfThePageTakeThem) {
+  const ScratchFolder folder;
+  const std::string model = save_model(folder), figure = folder / "a.svg";
+  const Outcome drawn = run_sape2({"explain", model, "shapes:test:0", "-o", figure});
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+#if SAPE2_HAVE_EXPLORER
+  const std::string page = folder / "page";
+  const Outcome written = run_sape2({"serve", model, "--images", "2", "--export", page});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  const json files = json::parse(std::ifstream(fs::path(page) / "explorer.json"));
+  EXPECT_EQ(files["images"]["name"], "shapes");
+  // A folder of images with masks is read as one.
+  const Outcome scenes =
+      run_sape2({"serve", model, "--data", save_scenes(folder), "--images", "1", "--export", page});
+  EXPECT_EQ(scenes.exit_code, 0) << scenes.err;
+#endif
 }
 
 TEST(SegmentationCommands, MistakesAreOneSentence) {

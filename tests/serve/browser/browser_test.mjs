@@ -6,6 +6,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 import { driver } from './driver.mjs';
+import { checkKeyboard, checkMask, checkPointer, checkTap, makeMaskModel } from './masks.mjs';
 import { serve } from './serve.mjs';
 
 const [program, folder] = process.argv.slice(2);
@@ -329,6 +330,41 @@ try {
       await shot('laptop-clamped', false);
     } finally {
       shipped.server.kill('SIGTERM');
+    }
+  });
+
+  await step('a model for segmentation shows its mask', async () => {
+    const masks = await serve(program, [makeMaskModel(program, folder), models[0]], 'shapes');
+    try {
+      const laptop = await browser.newContext({ viewport: { width: 1366, height: 800 }, colorScheme: 'light' });
+      page = await laptop.newPage();
+      page.on('pageerror', (error) => { throw error; });
+      await page.goto(masks.address);
+      await until(async () => (await attribute('patch')) !== null, 'a map');
+      await page.locator('#got-it').click();
+      const seen = await checkMask(page, until);
+      await checkPointer(page, until, seen);
+      await shot('laptop-mask');
+      await checkKeyboard(page, until, seen);
+      await page.selectOption('#model2', '1');
+      await until(async () => await words(1).locator('.predictions li').count() === 3, 'the classes that the other model sees');
+      assert.equal(await words(0).locator('.mask').count(), 1);
+      await until(async () => (await attribute('what', 1)) !== null || await words(1).locator('.refusal').count() > 0, 'its map');
+      await shot('laptop-mask-compare');
+      await page.route('**/api/pixel?*', (route) => route.fulfill({ status: 400, json: { error: 'no such pixel' } }));
+      await page.locator('.mask canvas').hover();
+      await until(async () => (await page.locator('#message').textContent()) === 'no such pixel', 'a sentence');
+      await laptop.close();
+      const phone = await browser.newContext({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true,
+        hasTouch: true, colorScheme: 'dark' });
+      page = await phone.newPage();
+      await page.goto(masks.address);
+      await until(async () => (await attribute('patch')) !== null, 'a map');
+      await page.locator('#got-it').tap();
+      await checkTap(page, until);
+      await shot('phone-mask');
+    } finally {
+      masks.server.kill('SIGTERM');
     }
   });
 } catch (error) {

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { chromium } from 'playwright-core';
 import { driver } from './driver.mjs';
+import { checkKeyboard, checkMask, checkPointer, checkTap, makeMaskModel } from './masks.mjs';
 import { serve } from './serve.mjs';
 
 const [program, folder] = process.argv.slice(2);
@@ -243,6 +244,40 @@ try {
       await page.context().close();
     });
   }
+
+  await step('a model for segmentation shows its mask, which is that of the server', async () => {
+    const model = makeMaskModel(program, folder);
+    const done = run('serve', model, '--data', 'shapes', '--images', '12', '--export', site);
+    assert.equal(done.status, 0, done.stderr);
+    const other = await serve(program, [model], 'shapes');
+    try {
+      page = await open(laptop);
+      await shown();
+      await page.locator('#got-it').click();
+      const seen = await checkMask(page, until);
+      const asked = async (path) => (await fetch(other.address.replace(/\/$/, '') + path)).json();
+      const wanted = await asked(`/api/mask?model=0&image=${seen.image}`);
+      assert.deepEqual(seen.mask.classes.map((one) => [one.class, one.colour]),
+        wanted.classes.map((one) => [one.class, one.colour]));
+      expectClose(seen.mask.classes.map((one) => one.share), wanted.classes.map((one) => one.share), 2e-3, 'shares');
+      const pixel = `/api/pixel?model=0&image=${seen.image}&y=${seen.object.y}&x=${seen.object.x}`;
+      const found = await ask(pixel), expected = await asked(pixel);
+      expectClose(found.predictions.map((one) => one.probability), expected.predictions.map((one) => one.probability), 1e-4,
+        'probabilities');
+      await checkPointer(page, until, seen);
+      await shot('explorer-mask');
+      await checkKeyboard(page, until, seen);
+      await page.context().close();
+      page = await open({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true });
+      await shown();
+      await page.locator('#got-it').tap();
+      await checkTap(page, until);
+      await shot('explorer-phone-mask');
+      await page.context().close();
+    } finally {
+      other.server.kill('SIGTERM');
+    }
+  });
 
   await step('mistakes of whoever writes the folder are one sentence', async () => {
     const full = run('serve', first, '--export', folder);

@@ -1,0 +1,133 @@
+// A model for segmentation in the runtime: the masks are those of LibTorch.
+#include "sape2/infer/pixel_logits.h"
+#include "sape2/infer/prediction.h"
+#include "sape2/infer/session.h"
+
+#include "infer/support.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+namespace sape2::infer::testing {
+namespace {
+
+constexpr double kTolerance = 2e-5;
+
+nn::ModelConfig mask_config(nn::Pooling pooling, std::int64_t registers) {
+  nn::ModelConfig config = small_config("sape2-rel-k");
+  config.task = "segmentation";
+  config.vit.classes = 4;
+  config.vit.pooling = pooling;
+  config.vit.registers = registers;
+  return config;
+}
+
+std::string sentence_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The logits of LibTorch's pixels, (classes, height, width).
+at::Tensor expected_logits(const SavedModel& saved, const std::vector<float>& pixels,
+                           nn::Size2d image, nn::Size2d size) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor features =
+      saved.model->forward_features(at::tensor(pixels).view({1, 3, image.height, image.width}));
+  return saved.model->forward_pixels(features, {image.height / 4, image.width / 4}, size)[0];
+}
+
+TEST(Segmentation, PixelsAreThoseOfLibTorch) {
+  for (const nn::Pooling pooling :
+       {nn::Pooling::mean, nn::Pooling::sequence, nn::Pooling::class_token}) {
+    const SavedModel saved(mask_config(pooling, pooling == nn::Pooling::mean ? 0 : 2));
+    Session session(Model::open(saved.path), {.threads = 2});
+    for (const nn::Size2d image : {nn::Size2d{12, 20}, {24, 8}, {4, 4}}) {
+      SCOPED_TRACE(nn::to_string(pooling) + " " + std::to_string(image.height));
+      const auto pixels = random_numbers(3 * image.height * image.width, 5);
+      const std::vector<float> patches = session.run({pixels.data(), 1, image.height, image.width});
+      const nn::Size2d grid{image.height / 4, image.width / 4};
+      const PixelLogits logits(patches, grid, 4);
+      for (const nn::Size2d size : {image, nn::Size2d{31, 17}, grid}) {
+        const at::Tensor expected = expected_logits(saved, pixels, image, size);
+        std::vector<float> all;
+        for (std::int64_t y = 0; y < size.height; ++y) {
+          for (std::int64_t x = 0; x < size.width; ++x) {
+            for (const float logit : logits.at(size, y, x)) all.push_back(logit);
+          }
+        }
+        const at::Tensor wanted = expected.permute({1, 2, 0}).contiguous();
+        EXPECT_LT(relative_difference(
+                      all, {wanted.data_ptr<float>(), wanted.data_ptr<float>() + wanted.numel()}),
+                  kTolerance);
+        const MaskPrediction found = logits.mask(size);
+        const at::Tensor classes = expected.argmax(0);
+        std::int64_t others = 0;
+        for (std::int64_t i = 0; i < classes.numel(); ++i) {
+          others += classes.flatten()[i].item<std::int64_t>() !=
+                    found.mask.pixels[static_cast<std::size_t>(i)];
+        }
+        EXPECT_EQ(others, 0);
+        double sum = 0;
+        for (const double share : found.shares) sum += share;
+        EXPECT_NEAR(sum, 1, 1e-12);
+        EXPECT_NEAR(found.shares[2],
+                    static_cast<double>(classes.eq(2).sum().item<std::int64_t>()) /
+                        static_cast<double>(classes.numel()),
+                    1e-12);
+      }
+    }
+  }
+}
+
+TEST(Segmentation, BatchesAndBfloat16) {
+  const SavedModel saved(mask_config(nn::Pooling::mean, 0), io::WeightType::bfloat16);
+  const auto pixels = random_numbers(std::int64_t{3} * 3 * 12 * 20, 6);
+  Session session(Model::open(saved.path), {.threads = 2});
+  const std::vector<float> together = session.run({pixels.data(), 3, 12, 20});
+  ASSERT_EQ(together.size(), 3U * 15 * 4);
+  const std::vector<float> last = session.run({pixels.data() + 2 * 3 * 12 * 20, 1, 12, 20});
+  EXPECT_EQ(last, std::vector<float>(together.end() - 15 * 4, together.end()));
+  Session rounded(Model::open(saved.path, {.arithmetic = Arithmetic::bfloat16}), {.threads = 1});
+  EXPECT_LT(relative_difference(rounded.run({pixels.data(), 3, 12, 20}), together), 0.1);
+}
+
+TEST(Segmentation, MistakesAreOneSentence) {
+  const SavedModel saved(mask_config(nn::Pooling::mean, 0));
+  Session session(Model::open(saved.path), {.threads = 1});
+  const auto pixels = random_numbers(std::int64_t{3} * 12 * 20, 7);
+  std::vector<float> few(4);
+  EXPECT_EQ(sentence_of([&] {
+              session.run({pixels.data(), 1, 12, 20}, few);
+            }),
+            "there is room for 4 logits, expected 60: one for each image, patch and class");
+  const data::Image picture{12, 20, 3, std::vector<std::uint8_t>(720)};
+  EXPECT_NE(
+      sentence_of([&] { predict(session, picture); }).find("the model's task is segmentation"),
+      std::string::npos);
+  std::vector<float> logits(60);
+  EXPECT_NE(sentence_of([&] {
+              PixelLogits(logits, {3, 4}, 4);
+            }).find("3×4 patches"),
+            std::string::npos);
+  EXPECT_EQ(sentence_of([&] {
+              (void)PixelLogits(logits, {3, 5}, 4).at({6, 10}, 2, 10);
+            }),
+            "there is no pixel 2,10; rows are 0 … 5 and columns 0 … 9 here");
+  logits[7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(PixelLogits(logits, {3, 5}, 4), NotFinite);
+  // The largest numbers there are make no others.
+  logits.assign(60, -std::numeric_limits<float>::max());
+  logits[5] = std::numeric_limits<float>::max();
+  const MaskPrediction extreme = PixelLogits(logits, {3, 5}, 4).mask({9, 15});
+  EXPECT_GT(extreme.shares[1], 0);
+}
+
+}  // namespace
+}  // namespace sape2::infer::testing
