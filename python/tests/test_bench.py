@@ -10,7 +10,6 @@ import peers
 import pytest
 from conftest import ROOT, needs_torch_2
 
-
 FOLDER = ROOT / "bench" / "python"
 SMALL = {"device": "cpu", "dtype": "float32", "repeats": 1, "forward_only": False}
 
