@@ -84,7 +84,20 @@ def test_compiled_by_inductor_with_graphs() -> None:
         torch.testing.assert_close(compiled(x).clone(), attention(x), rtol=0, atol=1e-5)
 
 
-def test_the_report_names_kernels() -> None:
-    model = ViT("vit-compact", encoding="sape2-rel-k").to("cuda", torch.bfloat16)
-    report = str(sape2.report(model))
-    assert "fused" in report and "backward" in report, report
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("encoding", ["sape2-rel-k", "sape2-k", "rpe", "cope", "none"])
+def test_the_report_names_the_kernels_that_run(encoding: str, dtype: torch.dtype) -> None:
+    model = ViT("vit-micro", encoding=encoding, depth=1).to("cuda", dtype)
+    report = sape2.report(model, images=2)
+    assert report[0].fused and report[0].forward and report[0].backward, report[0]
+    assert f"1 layer on cuda:0: {report[0].call}" in str(report)
+    images = torch.randn(2, 3, 32, 32).to("cuda", dtype)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+        model(images).sum().backward()
+        torch.cuda.synchronize()
+    launched = " ".join(event.key for event in profiled.key_averages())
+    if "kernel" not in launched:
+        pytest.skip("PyTorch's profiler sees no kernels here")
+    for kernel in report[0].forward + report[0].backward:
+        name = kernel.split(": ")[1].split()[0].rstrip(",")
+        assert f"{name}<" in launched or f"{name}(" in launched, (name, launched)
