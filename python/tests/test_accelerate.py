@@ -19,7 +19,7 @@ def with_random_tables(model: nn.Module) -> nn.Module:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "rel_pos" in name:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+                parameter.copy_(torch.randn(parameter.shape, generator=generator, device="cpu"))
     return model.eval()
 
 

@@ -10,6 +10,8 @@ import peers
 import pytest
 from conftest import ROOT, needs_torch_2
 
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 FOLDER = ROOT / "bench" / "python"
 SMALL = {"device": "cpu", "dtype": "float32", "repeats": 1, "forward_only": False}
 

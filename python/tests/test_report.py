@@ -115,7 +115,7 @@ def test_accelerated_layers() -> None:
 def test_on_the_cpu() -> None:
     found = layer(device="cpu")
     assert (found.fused, found.kernel, found.call, found.forward) == (True, "CPU kernels", "", ())
-    text = str(sape2.report(Attention(128, 2), device="cpu"))
+    text = str(sape2.report(Attention(128, 2, device="cpu")))
     assert text.splitlines()[1].endswith("yes    CPU kernels") and len(text.splitlines()) == 2
 
 
