@@ -227,7 +227,8 @@ def explain(model: nn.Module, image: Image, *, patches: Sequence[Patch] | None =
             background, found from what the model made of the image.
 
     Returns:
-        Arrays per layer (`layers`), maps (`maps`) and a figure (`figure`).
+        Arrays per layer (`layers`), maps (`maps`) and a figure (`figure`). All are on the CPU, wherever the model is;
+        `output` is as the model returned it.
 
     >>> model = ViT("vit-micro", encoding="sape2-rel-k", seed=0)
     >>> explained = explain(model, torch.rand(3, 32, 32), patches=[(3, 4)])
@@ -333,7 +334,7 @@ def _as_input(model: nn.Module, image: Image) -> tuple[Tensor, Tensor]:
         size = (image.height, image.width, 3)
         values = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(size)
     else:
-        values = torch.as_tensor(image)
+        values = torch.as_tensor(image, device="cpu")
         if values.dtype != torch.uint8 or values.dim() != 3 or values.shape[2] != 3:
             raise ValueError(
                 f"image is an array {list(values.shape)} of {values.dtype}; [height, width, 3] of bytes was expected"

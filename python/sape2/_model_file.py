@@ -19,6 +19,11 @@ def load(file: str | os.PathLike[str], *, device: Any = None) -> ViT:
     Its logits are the program's. `model.metadata` holds what else the file says, such as how the model was trained.
     A file that is no model file, or lacks a tensor, raises ValueError with the library's sentence.
 
+    Args:
+        file: where it is.
+        device: where the model is to be; by default where PyTorch makes tensors: on the CPU, or what
+            `torch.set_default_device` said.
+
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
     >>> save(ViT("vit-micro", encoding="rope2d+ape", class_names=["cat", "dog"]), path, metadata={"note": "untrained"})
@@ -27,7 +32,8 @@ def load(file: str | os.PathLike[str], *, device: Any = None) -> ViT:
     ('rope2d+ape', ['cat', 'dog'], {'note': 'untrained'})
     """
     config, metadata, names, values = torch.ops.sape2._load_model(os.fspath(file))
-    model = ViT.from_config(json.loads(config), device="meta").to_empty(device=device or "cpu")
+    model = ViT.from_config(json.loads(config), device="meta")
+    model.to_empty(device=torch.empty(0).device if device is None else device)
     parameters = dict(model.named_parameters())
     refill([parameters[name] for name in names], values)
     model.metadata = json.loads(metadata)

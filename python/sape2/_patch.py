@@ -48,8 +48,7 @@ def patch(
         ValueError: if the model has no attention over one grid of patches, or the encoding cannot start unchanged; the
             sentence says what to do.
 
-    >>> import timm
-    >>> import torch
+    >>> import timm, torch
     >>> model = timm.create_model("vit_tiny_patch16_224", num_classes=10).eval()
     >>> images = torch.randn(1, 3, 224, 224)
     >>> before = model(images)
@@ -124,8 +123,7 @@ def attn_layer(encoding: str = "sape2-rel-k", *, grid: Grid = (14, 14), prefix: 
         A class with the constructor of timm's `Attention`. Pass the model through `follow_grid` if images of other
         sizes will come.
 
-    >>> import timm
-    >>> import torch
+    >>> import timm, torch
     >>> model = timm.create_model("vit_tiny_patch16_224", attn_layer=attn_layer("sape2-rel-k"), dynamic_img_size=True)
     >>> follow_grid(model)(torch.randn(1, 3, 160, 256)).shape
     torch.Size([1, 1000])

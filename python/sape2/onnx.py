@@ -44,8 +44,8 @@ def export(
     Args:
         model: a `sape2.nn.ViT`, a patched or accelerated model, or any module with sape2 attention.
         file: where to; it appears whole or not at all.
-        example: an input of the model, or all of them, of the size that the file will take; values do not matter. If
-            it is left out: images of the size that the model says it was trained at.
+        example: an input of the model, or all of them, of the size that the file will take; values and device do not
+            matter. If it is left out: images of the size that the model says it was trained at.
         opset: version of ONNX's operators, one of `OPSETS`.
         input_names: names of the inputs in the file.
         output_names: names of the outputs; those without a name get one.
@@ -123,7 +123,9 @@ def _inputs(model: nn.Module, example: Tensor | Sequence[Tensor] | None) -> tupl
     """At least two images: PyTorch takes the number 1 for part of the model."""
     if example is None:
         example = _images_of(model)
-    inputs = (example,) if isinstance(example, Tensor) else tuple(example)
+    weight = next(model.parameters(), None)
+    given = (example,) if isinstance(example, Tensor) else tuple(example)
+    inputs = given if weight is None else tuple(x.to(weight.device) for x in given)
     return tuple(torch.cat([x, x]) if x.dim() and x.shape[0] == 1 else x for x in inputs)
 
 

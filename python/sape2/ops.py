@@ -377,6 +377,7 @@ def kernel_for(
     form: Form = "direct",
     mode: Mode = "k",
     span: Span | None = None,
+    positions: int = 0,
     backward: bool = False,
     device: str = "sm_90",
 ) -> str:
@@ -394,6 +395,7 @@ def kernel_for(
         form: of `sape2_attention`.
         mode: `"qk"` makes two sets of axis vectors.
         span: by default `"between"` for the direct form, `"suffix"` for distances.
+        positions: rows of a table of positions; by default as many as no position leaves.
         backward: the backward pass.
         device: a compute capability, e.g. `"sm_80"`, or `"cuda"` for the current GPU.
 
@@ -412,6 +414,7 @@ def kernel_for(
         form=form,
         mode=mode,
         span=span,
+        positions=positions,
         backward=backward,
         device=device,
     )

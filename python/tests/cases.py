@@ -59,7 +59,7 @@ def solved(call: Callable[..., Any], positional: list[Any], named: dict[str, Any
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     leaves = [t for t in [*positional, *named.values()] if isinstance(t, Tensor)]
     generator = torch.Generator().manual_seed(1)
-    given = [torch.randn(o.shape, generator=generator).to(o.dtype) for o in outputs]
+    given = [torch.randn(o.shape, generator=generator, device="cpu").to(o) for o in outputs]
     return [*(o.detach() for o in outputs), *torch.autograd.grad(outputs, leaves, given)]
 
 

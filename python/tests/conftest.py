@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,11 +44,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure() -> None:
     if DEVICE != "cpu":
         torch.set_default_device(DEVICE)
+        # What is compared with float32 is float32, and adds up in one order.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.deterministic = True
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def on_cpu() -> Iterator[None]:
+    """For tests of what is the CPU's: files, other programs, threads; and for those that move what they make."""
+    with contextlib.nullcontext() if DEVICE == "cpu" else torch.device("cpu"):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import needs_torch_2
+from conftest import DEVICE, needs_torch_2
 
 import sape2
 from sape2.nn import Attention
@@ -21,7 +21,7 @@ def test_without_positions_it_is_timms(options: dict[str, bool]) -> None:
     ours = Attention(48, 3, norm_layer=norm, **options, encoding="none", grid=(4, 5), prefix=1)
     assert ours.load_state_dict(theirs.state_dict(), strict=True)
     x = torch.randn(2, 21, 48)
-    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-6)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=1e-6 if DEVICE == "cpu" else 1e-5)
     assert ours(x, attn_mask=None, is_causal=False).shape == x.shape
 
 

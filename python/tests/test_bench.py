@@ -10,6 +10,8 @@ import peers
 import pytest
 from conftest import ROOT, needs_torch_2
 
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 FOLDER = ROOT / "bench" / "python"
 SMALL = {"device": "cpu", "dtype": "float32", "repeats": 1, "forward_only": False}
 
@@ -33,7 +35,7 @@ def test_sam(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_timm_vit(monkeypatch: pytest.MonkeyPatch) -> None:
     peers.timm()
-    model = {"model": "vit_tiny_patch16_224", "encoding": "sape2-rel-k", "size": 64, "batch": 2, "autocast": False}
+    model = {"model": "vit_tiny_patch16_224", "encoding": "sape2-rel-k", "size": 64, "batch": 2}
     compared(monkeypatch, "timm_vit.py", "patched", **model)
 
 

@@ -70,8 +70,8 @@ def test_blocks_run(
             need(code)
             exec(compile(code, page, "exec"), names)
             printed = capsys.readouterr().out
-            for told in re.findall(r"^print\(.*\n# (.*)$", code, flags=re.M):
-                assert told in printed
+            for told in re.findall(r"^print\(.*\n((?:# .*\n)+)", code, flags=re.M):
+                assert all(line[2:] in printed for line in told.splitlines()), printed
         else:
             statement, kind, sentence = re.fullmatch(r">>> (.*?)\n(\w+): (.*?)\n", code, flags=re.S).groups()
             with pytest.raises(Exception) as caught:

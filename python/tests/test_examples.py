@@ -22,7 +22,12 @@ def printed(tmp_path: Path, name: str, *arguments: str) -> str:
     """What an example prints, run as its reader would."""
     # conftest makes up for what torchvision may lack.
     code = f"import conftest, runpy; runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    # float32 is float32 on a GPU, too.
+    environment = {
+        **os.environ,
+        "NVIDIA_TF32_OVERRIDE": "0",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, *arguments],
         capture_output=True,

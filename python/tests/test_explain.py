@@ -53,7 +53,7 @@ def test_attention_rows_are_those_of_the_attention(encoding: str) -> None:
     for rows, (_, _, _, v, *_, out) in zip(explained.layers, seen):
         assert (rows.grid, rows.prefix, rows.encoding) == ((6, 10), 2, model.encoding)
         chosen = [2 + y * 10 + x for y, x in patches]
-        torch.testing.assert_close(rows.attention @ v[0], out[0][:, chosen], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(rows.attention @ v[0].cpu(), out[0][:, chosen].cpu(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(explained.output, model(image.unsqueeze(0)).detach())
 
 
@@ -67,7 +67,7 @@ def test_bias_gates_and_positions_are_the_operators() -> None:
             q, k, layer.ex, layer.ey, 8, 8, mode="k", span="between", form="direct",
             gate_scale=layer.gate_alpha / q.shape[-1] ** 0.5, gate_offset=layer.gate_beta,
         )  # fmt: skip
-    torch.testing.assert_close(rows.bias, bias[0, :, [33]], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rows.bias, bias[0, :, [33]].cpu(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(rows.bias_x + rows.bias_y, rows.bias)
     assert rows.gates_x.shape == rows.positions_x.shape == rows.gates_y.shape == (3, 1, 8)
     assert rows.gates_x.min() >= 0 and rows.gates_x.max() <= 1 and rows.gates is None and not rows.is_distance
@@ -76,6 +76,7 @@ def test_bias_gates_and_positions_are_the_operators() -> None:
     assert not rows.positions_x[:, 0, 1].any() and (rows.positions_x[:, 0, 0] < 0).all()
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_the_programs_numbers(program: str, tmp_path: Path) -> None:
     """The same patches and the same maps as `sape2 explain`, for a mean and for one head."""
     safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
@@ -140,7 +141,7 @@ def test_figures() -> None:
     titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
     assert titles == ["image", "bias", "gates", "positions", "attention"]
     shown = explained.figure("attention", head=2).axes[1].images[0].get_array()
-    assert torch.equal(torch.as_tensor(shown.data), explained.maps("attention", head=2)[0])
+    assert torch.equal(torch.as_tensor(shown.data, device="cpu"), explained.maps("attention", head=2)[0])
     assert explained._repr_png_()[:4] == b"\x89PNG"
 
 

@@ -16,6 +16,8 @@ from conftest import ROOT
 import sape2
 from sape2.nn import ViT
 
+pytestmark = pytest.mark.usefixtures("on_cpu")
+
 
 def write_png(path: Path, pixels: torch.Tensor) -> None:
     """An RGB image `[height, width, 3]` of bytes."""

@@ -18,7 +18,7 @@ import sape2
 import sape2.onnx
 from sape2.nn import Attention, LayerEncoding, ViT
 
-pytestmark = needs_torch_2
+pytestmark = [needs_torch_2, pytest.mark.usefixtures("on_cpu")]
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,7 @@ def test_wrong_arguments_get_a_sentence() -> None:
     with pytest.raises(ValueError, match=r"q \[2, 3, 13, 8\] has 13 tokens, but prefix \+ rows·cols is 1 \+ 3·5"):
         sape2.ops.sape2_attention(q, q, q, table, table, 3, 5, prefix=1)
     with pytest.raises(TypeError, match="q is float16, which is not supported on the CPU"):
-        sape2.ops.attention(q.half(), q.half(), q.half())
+        sape2.ops.attention(*[q.half().cpu()] * 3)
 
 
 def test_second_backward_is_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import peers
 import pytest
 import torch
+from conftest import DEVICE
 from torch import nn
 
 import sape2
@@ -33,7 +34,8 @@ def swin() -> nn.Module:
 
 
 def images(height: int = 96, width: int = 96, count: int = 2) -> torch.Tensor:
-    return torch.randn(count, 3, height, width, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(count, 3, height, width, generator=generator, device="cpu").to(DEVICE)
 
 
 def layers(model: nn.Module) -> list[sape2.nn.LayerEncoding]:
@@ -46,7 +48,8 @@ def fill_tables(model: nn.Module) -> nn.Module:
         for layer in layers(model):
             for name, parameter in layer.named_parameters():
                 if not name.startswith("gate"):
-                    parameter.normal_(generator=torch.Generator().manual_seed(2))
+                    generator = torch.Generator().manual_seed(2)
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator, device="cpu"))
     return model
 
 

@@ -60,6 +60,9 @@ std::string kernel_for(const KernelQuery& query) {
   TORCH_CHECK_VALUE(query.prefix >= 0 && query.prefix <= (int64_t{1} << 24),
                     "kernel_for: prefix is ", query.prefix,
                     "; a number from 0 to 2^24 was expected");
+  TORCH_CHECK_VALUE(query.positions >= 0 && query.positions <= (int64_t{1} << 24),
+                    "kernel_for: positions is ", query.positions,
+                    "; a number from 0 to 2^24 was expected");
   cuda::Call call;
   call.op = one_of<Operator>("op", query.op,
                              {{"attention", Operator::plain},
@@ -89,6 +92,7 @@ std::string kernel_for(const KernelQuery& query) {
       "span", query.span.empty() ? (direct ? "between" : "suffix") : query.span,
       {{"suffix", kernels::Span::suffix}, {"between", kernels::Span::between}});
   call.shape = {query.images, query.heads, query.rows, query.cols, query.prefix, query.head_size};
+  call.positions = query.positions;
   call.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(query.head_size)));
   return query.device + ": " + cuda::explain(call, device_of(query.device));
 }
@@ -97,8 +101,8 @@ namespace public_ops {
 
 std::string kernel_for(std::string op, int64_t images, int64_t heads, int64_t rows, int64_t cols,
                        int64_t head_size, int64_t prefix, std::string dtype, std::string form,
-                       std::string mode, Optional<std::string> span, bool backward,
-                       std::string device) {
+                       std::string mode, Optional<std::string> span, int64_t positions,
+                       bool backward, std::string device) {
   KernelQuery query;
   query.op = std::move(op);
   query.images = images;
@@ -111,6 +115,7 @@ std::string kernel_for(std::string op, int64_t images, int64_t heads, int64_t ro
   query.form = std::move(form);
   query.mode = std::move(mode);
   query.span = span ? *span : std::string();
+  query.positions = positions;
   query.backward = backward;
   query.device = std::move(device);
   return ops::kernel_for(query);

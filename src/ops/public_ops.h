@@ -48,7 +48,7 @@ Tensor rope2d_mixed(const Tensor& x, const Tensor& fx, const Tensor& fy, int64_t
 
 std::string kernel_for(std::string op, int64_t images, int64_t heads, int64_t rows, int64_t cols,
                        int64_t head_size, int64_t prefix, std::string dtype, std::string form,
-                       std::string mode, Optional<std::string> span, bool backward,
-                       std::string device);
+                       std::string mode, Optional<std::string> span, int64_t positions,
+                       bool backward, std::string device);
 
 }  // namespace sape2::ops::public_ops

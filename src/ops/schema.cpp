@@ -64,11 +64,12 @@ TORCH_LIBRARY(sape2, m) {
       &public_ops::rope2d_mixed);
 
   // Which CUDA kernels a call takes, and why not faster ones, as text; needs no GPU unless device
-  // is "cuda". span: None is the one that belongs to the form.
+  // is "cuda". span: None is the one that belongs to the form; positions: 0 is as many rows of a
+  // table as no position leaves.
   m.def(
       "kernel_for(str op, int images, int heads, int rows, int cols, int head_size, *, int "
       "prefix=0, str dtype=\"bfloat16\", str form=\"direct\", str mode=\"k\", str? span=None, "
-      "bool backward=False, str device=\"sm_90\") -> str",
+      "int positions=0, bool backward=False, str device=\"sm_90\") -> str",
       &public_ops::kernel_for);
 
   // Forward kernels return all outputs. Backward kernels return the gradients of the wanted tensors

@@ -51,6 +51,20 @@ TEST(Dispatch, BackwardOfFourteenByFourteenReadsSavedStage1) {
             std::string::npos);
 }
 
+TEST(Dispatch, SumsAreOfParametersThatTheOperatorHas) {
+  const auto last = [](Operator op, std::int64_t side) {
+    Call call = sape2_call(side, side, Form::direct, true);
+    call.op = op;
+    return kernels_of(call, kSm90).back();
+  };
+  for (const std::int64_t side : {8, 32}) {
+    EXPECT_EQ(last(Operator::plain, side).find("sum_kernel"), std::string::npos);
+    EXPECT_NE(last(Operator::axis_bias, side).find("the gain's gradient"), std::string::npos);
+    EXPECT_NE(last(Operator::sape2, side).find("parameters' gradients"), std::string::npos);
+    EXPECT_NE(last(Operator::cope, side).find("parameters' gradients"), std::string::npos);
+  }
+}
+
 TEST(Dispatch, LargeGridsTakeTilesByTmaOnSm90Alone) {
   for (const Form form : {Form::direct, Form::distance}) {
     const Choice hopper = choose(sape2_call(32, 32, form), kSm90);

@@ -15,6 +15,7 @@ struct KernelQuery {
   std::string form = "direct";     ///< of sape2_attention; or distance
   std::string mode = "k";          ///< q, k or qk
   std::string span;                ///< suffix or between; empty: the one that belongs to the form
+  int64_t positions = 0;           ///< rows of a table of positions; 0: as many as none leaves
   bool backward = false;
   /// A compute capability, e.g. "sm_90", or "cuda": the current GPU.
   std::string device = "sm_90";

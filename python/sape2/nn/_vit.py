@@ -263,7 +263,7 @@ class ViT(nn.Module):
     def normalise(self, images: Tensor) -> Tensor:
         """Pixels as the model wants them: bytes (uint8), or numbers in [0, 1].
 
-        Bytes, and what they are after `/ 255` in float32, become to the bit what the program makes of them.
+        Bytes, and what they are after `/ 255` in float32 on the CPU, become to the bit what the program makes of them.
         """
         wide = images.to(torch.promote_types(images.dtype, torch.float32))
         is_bytes = images.dtype == torch.uint8

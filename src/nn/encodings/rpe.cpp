@@ -37,7 +37,9 @@ class RpeLayer : public LayerEncoding {
     const at::Tensor y = by_offset(ry_, grid.rows);  // (h, rows, rows)
     // Patch (y, x) is number y·cols + x: x's vectors repeat as a block, y's one by one.
     const at::Tensor zx = x.repeat({1, grid.rows, 1}).to(q.scalar_type());
-    const at::Tensor zy = y.repeat_interleave(grid.cols, 1).to(q.scalar_type());
+    // (Not by repeat_interleave, which PyTorch 1.13 cannot do on the meta device.)
+    const at::Tensor zy =
+        y.unsqueeze(2).expand({-1, -1, grid.cols, -1}).flatten(1, 2).to(q.scalar_type());
     const auto for_each_image = [&](const at::Tensor& z) {
       return z.unsqueeze(0).expand_symint({q.sym_size(0), -1, -1, -1});
     };

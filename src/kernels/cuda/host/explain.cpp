@@ -9,6 +9,14 @@ namespace {
 
 using Kernels = std::vector<std::string>;
 
+/// Adds up what blocks have found of gradients that all of them share.
+void add_sum(Kernels& all, const Call& call) {
+  if (call.op == Operator::plain) return;
+  all.push_back(std::string("common/partial_sums.cu: sum_kernel, ") +
+                (call.op == Operator::axis_bias ? "the gain's gradient, if there is a gain"
+                                                : "parameters' gradients"));
+}
+
 const char* grid_name(head::GridKind grid) {
   switch (grid) {
     case head::GridKind::any:
@@ -46,7 +54,7 @@ Kernels head_kernels(const Call& call, const Device& device) {
   const bool saves = layout.saves && layout.grid != head::GridKind::any;
   Kernels all = {saves ? "attention_head/backward_saved.cuh: backward_saved_kernel" + size
                        : "attention_head/backward.cuh: backward_kernel" + size};
-  all.push_back("common/partial_sums.cu: sum_kernel, parameters' gradients");
+  add_sum(all, call);
   return all;
 }
 
@@ -96,8 +104,14 @@ Kernels tile_kernels(const Call& call, const Choice& choice) {
   }
   if (has_stage1 && !choice.stage1_before_dkdv) add_stage1_backward(all, choice);
   if (call.op == Operator::axis_bias) all.push_back("axis_vectors/exchange.cu: export_kernel");
-  if (call.op != Operator::plain)
-    all.push_back("common/partial_sums.cu: sum_kernel, parameters' gradients");
+  add_sum(all, call);
+  return all;
+}
+
+Kernels cope_kernels(const Call& call) {
+  if (!call.backward) return {"cope/forward.cuh: forward_kernel"};
+  Kernels all = {"cope/backward.cuh: backward_kernel", "cope/backward.cuh: cope_keys_kernel"};
+  add_sum(all, call);
   return all;
 }
 
@@ -155,15 +169,13 @@ const char* name_of(Stage1 stage1) {
 
 std::vector<std::string> kernels_of(const Call& call, const Device& device) {
   const Choice choice = choose(call, device);
-  if (call.op == Operator::cope)
-    return {call.backward ? "cope/backward.cuh: backward_kernel"
-                          : "cope/forward.cuh: forward_kernel"};
+  if (call.op == Operator::cope) return cope_kernels(call);
   if (choice.attention == Attention::head) return head_kernels(call, device);
   if (call.op == Operator::axis_vectors) {
     Kernels all;
     if (call.backward) {
       add_stage1_backward(all, choice);
-      all.push_back("common/partial_sums.cu: sum_kernel, parameters' gradients");
+      add_sum(all, call);
     } else {
       add_stage1_forward(all, call, choice);
     }
