@@ -129,7 +129,10 @@ def _of_accelerated(attention: WindowAttention | PooledAttention, images: int) -
     """What an accelerated layer calls at the grid that its tables were made for."""
     (rows, head_size), cols = attention.rel_pos_h.shape, attention.rel_pos_w.shape[0]
     return {
-        "op": "axial_attention",
+        "op": "sape2_attention",
+        "mode": "q",
+        "span": "between",
+        "form": "direct",
         "images": images,
         "heads": attention.num_heads,
         "rows": (rows + 1) // 2,

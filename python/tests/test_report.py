@@ -100,7 +100,11 @@ def test_accelerated_layers() -> None:
                                      num_attention_heads=2, image_size=1024)  # fmt: skip
     model = sape2.accelerate(library.SamVisionModel(config))
     found = sape2.report(model, images=25, device="sm_90", dtype=torch.bfloat16)
-    assert [layer.kernel for layer in found] == ["attention_head", "attention_head", "attention_sm90"]
+    assert [layer.kernel for layer in found] == [
+        "attention_head",
+        "attention_head",
+        "attention_sm90 + axis_vectors/specialized",
+    ]
     text = str(found)
     assert "\n\n2 layers on sm_90: attention from given axis vectors, bfloat16, 25 images × 2 heads, 14×14" in text
     assert "\n\n1 layer on sm_90: attention from given axis vectors, bfloat16, 25 images × 2 heads, 64×64" in text
