@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from cases import ENCODINGS, lively
-from conftest import ROOT
+from conftest import ROOT, needs_torch_2
 
 import sape2
 from sape2.nn import ViT
@@ -90,6 +90,14 @@ def test_round_trip(tmp_path: Path) -> None:
     again = sape2.load(tmp_path / "again.safetensors")
     assert again.metadata == {"note": "untrained"}
     assert torch.equal(again.head.weight, model.head.weight.to(torch.bfloat16).float())
+
+
+@needs_torch_2
+def test_it_is_where_pytorch_makes_tensors() -> None:
+    file = ROOT / "models" / "cifar10-sape2-k.safetensors"
+    with torch.device("meta"):
+        assert all(p.is_meta for p in sape2.load(file).parameters())
+        assert not any(p.is_meta for p in sape2.load(file, device="cpu").parameters())
 
 
 def test_other_programs_read_it(tmp_path: Path) -> None:
