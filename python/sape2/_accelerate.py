@@ -129,10 +129,10 @@ class OpenGates(nn.Module):
     scale: Tensor
     offset: Tensor
 
-    def __init__(self, num_heads: int) -> None:
+    def __init__(self, num_heads: int, device: torch.device) -> None:
         super().__init__()
-        self.register_buffer("scale", torch.zeros(num_heads), persistent=False)
-        self.register_buffer("offset", torch.full((num_heads,), torch.inf), persistent=False)
+        self.register_buffer("scale", torch.zeros(num_heads, device=device), persistent=False)
+        self.register_buffer("offset", torch.full((num_heads,), torch.inf, device=device), persistent=False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> OpenGates:
         self.scale, self.offset = fn(self.scale).float(), fn(self.offset).float()
@@ -178,7 +178,7 @@ class WindowAttention(nn.Module):
                 setattr(self, name, getattr(original, name))
         self.normed = hasattr(original, "q_norm")
         self.dropped = hasattr(original, "proj_drop")
-        self.gates = OpenGates(self.num_heads)
+        self.gates = OpenGates(self.num_heads, self.rel_pos_h.device)
         self.train(original.training)
 
     def forward(self, hidden_states: Tensor, output_attentions: bool | None = False) -> Any:
@@ -231,7 +231,7 @@ class PooledAttention(nn.Module):
             "rel_pos_w",
         ):
             setattr(self, name, getattr(original, name))
-        self.gates = OpenGates(self.num_heads)
+        self.gates = OpenGates(self.num_heads, self.rel_pos_h.device)
         self.train(original.training)
 
     def _pooled(self, x: Tensor, size: Any, pool: Any, norm: Any) -> tuple[Tensor, Any]:

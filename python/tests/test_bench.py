@@ -35,7 +35,7 @@ def test_sam(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_timm_vit(monkeypatch: pytest.MonkeyPatch) -> None:
     peers.timm()
-    model = {"model": "vit_tiny_patch16_224", "encoding": "sape2-rel-k", "size": 64, "batch": 2}
+    model = {"model": "vit_tiny_patch16_224", "encoding": "sape2-rel-k", "size": 64, "batch": 2, "autocast": False}
     compared(monkeypatch, "timm_vit.py", "patched", **model)
 
 

@@ -106,8 +106,8 @@ def test_accelerated_layers() -> None:
         "attention_sm90 + axis_vectors/specialized",
     ]
     text = str(found)
-    assert "\n\n2 layers on sm_90: attention from given axis vectors, bfloat16, 25 images × 2 heads, 14×14" in text
-    assert "\n\n1 layer on sm_90: attention from given axis vectors, bfloat16, 25 images × 2 heads, 64×64" in text
+    assert "\n\n2 layers on sm_90: sape2_attention, bfloat16, 25 images × 2 heads, 14×14" in text
+    assert "\n\n1 layer on sm_90: sape2_attention, bfloat16, 25 images × 2 heads, 64×64" in text
     assert text.endswith("\n  not attention_head: it takes grids of up to 16 columns")
     mvitv2 = peers.timm().models.mvitv2
     config = mvitv2.MultiScaleVitCfg(depths=(1, 1, 1, 2), embed_dim=24, use_cls_token=True)

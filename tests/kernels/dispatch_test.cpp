@@ -65,6 +65,18 @@ TEST(Dispatch, SumsAreOfParametersThatTheOperatorHas) {
   }
 }
 
+TEST(Dispatch, BlocksThatShareAHeadOfCopeHaveTheirKeysAddedUp) {
+  const auto adds = [](std::int64_t images, std::int64_t tokens) {
+    Call call = sape2_call(1, tokens, Form::direct, true);
+    call.op = Operator::cope;
+    call.shape.images = images;
+    return joined(kernels_of(call, kSm90)).find("cope_keys_kernel") != std::string::npos;
+  };
+  EXPECT_TRUE(adds(2, 196));     // 12 heads, 22 blocks for each, 4 tiles of queries
+  EXPECT_FALSE(adds(2, 64));     // one tile
+  EXPECT_FALSE(adds(128, 196));  // more heads than blocks
+}
+
 TEST(Dispatch, LargeGridsTakeTilesByTmaOnSm90Alone) {
   for (const Form form : {Form::direct, Form::distance}) {
     const Choice hopper = choose(sape2_call(32, 32, form), kSm90);

@@ -1,6 +1,7 @@
 // Entry points of attention with contextual positions.
 #include "kernels/cuda/common/partial_sums.h"
 #include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/cope/chunks.h"
 #include "kernels/cuda/cope/kernels.h"
 #include "kernels/cuda/cope/smem.h"
 #include "kernels/cuda/host/arena.h"
@@ -13,10 +14,6 @@
 
 namespace sape2::kernels::cuda {
 namespace {
-
-/// Blocks of the backward pass at most: two for each multiprocessor of a large GPU. Each has
-/// partial sums of its own.
-constexpr std::int64_t kMostBlocks = 264;
 
 /// Raster order is the order of the tokens: one row of them, none in front.
 AttentionInputs in_one_row(AttentionInputs in) {
@@ -42,9 +39,8 @@ struct Plan {
     const auto g = geometry_of(in.shape, in.dtype, {});
     tiles = g.padded_tokens / kRowTile;
     const bool several = tiles > 1;
-    if (backward && g.batch_heads > 0 && g.batch_heads < kMostBlocks)
-      chunks = static_cast<int>(std::min<std::int64_t>(tiles, kMostBlocks / g.batch_heads));
-    blocks = backward ? std::min(g.batch_heads * chunks, kMostBlocks) : g.batch_heads * tiles;
+    if (backward) chunks = cope::chunks_of_head(g.batch_heads, g.tokens);
+    blocks = backward ? std::min(g.batch_heads * chunks, cope::kMostBlocks) : g.batch_heads * tiles;
 
     cope.table = encoding.table;
     cope.positions = static_cast<int>(std::min<std::int64_t>(encoding.positions, g.tokens + 1));

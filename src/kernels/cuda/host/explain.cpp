@@ -1,4 +1,5 @@
 #include "kernels/cuda/attention_head/layout.h"
+#include "kernels/cuda/cope/chunks.h"
 #include "kernels/cuda/host/dispatch.h"
 #include "kernels/cuda/host/geometry.h"
 
@@ -110,7 +111,9 @@ Kernels tile_kernels(const Call& call, const Choice& choice) {
 
 Kernels cope_kernels(const Call& call) {
   if (!call.backward) return {"cope/forward.cuh: forward_kernel"};
-  Kernels all = {"cope/backward.cuh: backward_kernel", "cope/backward.cuh: cope_keys_kernel"};
+  Kernels all = {"cope/backward.cuh: backward_kernel"};
+  if (cope::chunks_of_head(call.shape.images * call.shape.heads, call.shape.tokens()) > 1)
+    all.push_back("cope/backward.cuh: cope_keys_kernel");
   add_sum(all, call);
   return all;
 }
