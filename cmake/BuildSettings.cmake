@@ -13,16 +13,17 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN")
 
+# ccache sees paths from the build folder and ignores where that folder is, so it knows a file again in another clone.
 find_program(SAPE2_CCACHE ccache)
 if(SAPE2_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${SAPE2_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=true
+                                  "${SAPE2_CCACHE}")
 endif()
 
 # Compile and link options of our own code; never exported to users' projects.
 add_library(sape2_build_settings INTERFACE)
 target_compile_options(sape2_build_settings INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
-# Messages name a source file as the tree does; a program tells nothing of the machine that built it, and ccache
-# knows a file again in another clone.
+# Messages name a source file as the tree does, and a program tells nothing of the machine that built it.
 target_compile_options(sape2_build_settings INTERFACE
                        "$<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 if(SAPE2_WARNINGS_AS_ERRORS)
