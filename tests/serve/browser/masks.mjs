@@ -1,15 +1,17 @@
 // What the page shows of a model for segmentation, whoever answers it.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 
 // A model that has learnt a little, so that its masks have two classes.
 export function makeMaskModel(program, folder) {
   const run = join(folder, 'masks');
+  rmSync(run, { recursive: true, force: true });
   const done = spawnSync(program, ['train', '--task', 'segmentation', '--data', 'shapes', '--train-images', '600',
     '--test-images', '32', '--epochs', '8', '--batch-size', '50', '--model', 'vit-micro', '--depth', '2',
     '--encoding', 'sape2-k+ape', '--out', run], { encoding: 'utf8' });
-  assert.ok(done.status === 0 || done.stderr.includes('exists') || done.stderr.includes('already'), done.stderr);
+  assert.equal(done.status, 0, done.stderr);
   return run;
 }
 
