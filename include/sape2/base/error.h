@@ -4,8 +4,8 @@
 
 namespace sape2 {
 
-/// A mistake somebody can mend: its text is one sentence that says what is wrong, where, and what
-/// to do. Programs print it and leave with a non-zero code.
+/// An error that somebody can fix: its text is one sentence that says what is wrong, where, and
+/// what to do. Programs print it and exit with a non-zero code.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -31,7 +31,7 @@ class Interruptible {
   std::stop_token before_;
 };
 
-/// Called between the steps of long work: throws Interrupted where the work is to end.
+/// Called between the steps of long work: throws Interrupted if the work is to end.
 inline void interruption_point() {
   if (detail::stop_of_this_thread.stop_requested()) throw Interrupted();
 }

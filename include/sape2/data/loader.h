@@ -25,7 +25,7 @@ struct LoaderOptions {
   std::int64_t batch_size = 128;
   std::uint64_t seed = 0;
   bool shuffle = true;
-  bool drop_last = false;    ///< leave out the last batch where it is smaller than the others
+  bool drop_last = false;    ///< leave out the last batch if it is smaller than the others
   std::int64_t passes = 1;   ///< times an epoch goes over the images, each in an order of its own
   std::int64_t repeats = 1;  ///< repeated augmentation: an image appears so many times in a row
   AugmentOptions augment;

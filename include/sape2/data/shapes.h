@@ -19,7 +19,7 @@ struct ShapesOptions {
   std::int64_t image_size = 32;  ///< pixels; the same scenes at another resolution
   std::int64_t min_object = 14;  ///< the object's size is drawn from min_object … max_object
   std::int64_t max_object = 26;
-  std::int64_t margin = 1;  ///< kept free between the object and the border where possible
+  std::int64_t margin = 1;  ///< kept free between the object and the border if possible
   std::optional<std::array<std::int64_t, 2>> centre;  ///< (x, y) of the object instead of a draw
   std::int64_t shift_x = 0;  ///< moves object and background together to the right …
   std::int64_t shift_y = 0;  ///< … and down; the background goes on without a seam

@@ -25,7 +25,7 @@ using Variables = std::function<std::optional<std::string>(const std::string& na
 
 /// What the variables of torchrun (`RANK`, …), `sape2 launch` (the same), Slurm's srun or an mpirun
 /// say, looked for in this order; nothing if there are none, or only one process. Throws Error
-/// where they contradict each other or something is missing. docs/distributed.md lists them.
+/// if they contradict each other or something is missing. docs/distributed.md lists them.
 std::optional<Place> find_place(const Variables& variables);
 
 /// The same for the environment of this process.

@@ -16,11 +16,11 @@ class PeerLost : public Error {
   using Error::Error;
 };
 
-/// How long is waited for others, in seconds.
+/// How long processes wait for others, in seconds.
 struct Patience {
   double join = 300;      ///< until all have arrived
   double silence = 15;    ///< for a sign of life, which each gives twice a second
-  double exchange = 600;  ///< for one that lives but does not come to an exchange of the others
+  double exchange = 600;  ///< for one that is alive but does not reach an exchange
 
   /// These, unless `SAPE2_JOIN_SECONDS`, `SAPE2_SILENCE_SECONDS` and `SAPE2_EXCHANGE_SECONDS` say
   /// otherwise.

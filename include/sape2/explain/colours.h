@@ -16,7 +16,7 @@ enum class Palette {
   cividis,  ///< yellow to dark blue over greys, in order for every kind of colour vision
 };
 std::string_view to_string(Palette palette);
-/// Throws Error where there is no such palette.
+/// Throws Error if there is no such palette.
 Palette parse_palette(std::string_view name);
 
 /// The colour at `place`, 0 … 1, of a scale; balanced scales have 0 at the middle.

@@ -31,7 +31,7 @@ struct ModelPanels {
   infer::Grid grid;
   ScaleKind kind = ScaleKind::distance;
   ValueRange range;   ///< of the matrix and the maps; of attention, of the maps alone
-  at::Tensor matrix;  ///< [n, n]; undefined where none is drawn
+  at::Tensor matrix;  ///< [n, n]; undefined if none is drawn
   std::vector<ChosenPatch> patches;      ///< on this model's grid
   std::vector<at::Tensor> maps;          ///< [rows, cols] for each of them
   std::vector<SoftPositions> positions;  ///< for each of them, for `positions` only
@@ -43,7 +43,7 @@ struct ModelPanels {
 /// One image, through one model or two.
 struct FigureRow {
   std::string name;   ///< of the image
-  std::string label;  ///< its true class, where known
+  std::string label;  ///< its true class, if known
   data::Image image;
   std::vector<ModelPanels> models;
 };
@@ -84,7 +84,7 @@ struct DrawOptions {
   double dots_per_inch = 144;  ///< of a PNG
 };
 
-/// The figure as the bytes of a file. Throws Error where this build cannot draw (Cairo is missing)
+/// The figure as the bytes of a file. Throws Error if this build cannot draw (Cairo is missing)
 /// or the picture would be too large.
 std::string render_figure(const Figure& figure, FigureFormat format, const DrawOptions& options);
 

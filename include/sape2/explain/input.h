@@ -12,8 +12,8 @@ namespace sape2::explain {
 struct Picture {
   std::string name;
   data::Image image;
-  std::string label;      ///< the true class where it is known
-  data::Image mask = {};  ///< the true classes of its pixels where they are known
+  std::string label;      ///< the true class if it is known
+  data::Image mask = {};  ///< the true classes of its pixels if they are known
 };
 
 /// The size at which a model looks at an image; 0: as large as the model was trained at.
@@ -27,7 +27,7 @@ struct InputSize {
 inline constexpr std::int64_t kMostPatches = 128 * 128;
 
 /// The image scaled for a model, its proportions kept up to whole patches: it covers the size
-/// trained at, or its shorter side is the one asked for. Throws Error where that makes more than
+/// trained at, or its shorter side is the one asked for. Throws Error if that makes more than
 /// `most_patches` patches.
 data::Image fit_image(const data::Image& image, const nn::ViTConfig& vit, const InputSize& size,
                       std::int64_t most_patches = kMostPatches);

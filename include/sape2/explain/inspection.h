@@ -29,7 +29,7 @@ class Inspection : public Look {
   /// values() as a tensor `[patches, rows·cols]`.
   at::Tensor rows(What what, const Selection& selection, const std::vector<Patch>& patches) const;
 
-  /// All patches against all, `[n, n]`; where there are more than `most` patches, means over square
+  /// All patches against all, `[n, n]`; if there are more than `most` patches, means over square
   /// blocks of them. Works through the rows in pieces.
   at::Tensor matrix(What what, const Selection& selection, std::int64_t most) const;
 

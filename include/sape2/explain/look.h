@@ -39,7 +39,7 @@ struct GateSummary {
   double mean = 0;       ///< of the gates
   double deviation = 0;  ///< of the gates, standard deviation
   double spacing = 0;    ///< of the positions, per patch
-  double bend = 0;       ///< of the positions as shown: means where the selection is a mean
+  double bend = 0;       ///< of the positions as shown: means if the selection is a mean
   Selection most_bent;   ///< the one layer and head of the selection that bends most …
   double most_bend = 0;  ///< … and by how much
 };
@@ -48,9 +48,9 @@ struct GateSummary {
 /// measured from.
 std::vector<Patch> spread_patches(const infer::Grid& grid);
 
-/// A model that has looked at one image, whoever computed it: rows of bias, gates, positions and
-/// attention on demand, and what is measured from them. Needs no LibTorch; explain::Inspection is
-/// one that has it, RuntimeLook one that has not. Long work has interruption points
+/// A model that has looked at one image, whatever computed it: rows of bias, gates, positions and
+/// attention on demand, and what is measured from them. Needs no LibTorch; explain::Inspection uses
+/// LibTorch, RuntimeLook does not. Long work has interruption points
 /// (sape2/base/interruption.h); several threads may ask at once.
 class Look {
  public:
@@ -71,10 +71,10 @@ class Look {
 
   /// Whether the model's encoding has such a thing; attention always.
   bool offers(What what) const;
-  /// Throws Error with a sentence about the encoding where it has not.
+  /// Throws Error with a sentence about the encoding if it does not.
   void require(What what) const;
   ScaleKind scale_kind(What what) const;
-  /// Throws Error where the model has no such layer or head, or the grid no such patch.
+  /// Throws Error if the model has no such layer or head, or the grid no such patch.
   void check(const Selection& selection) const;
   void check(const Patch& patch) const;
 
@@ -86,7 +86,7 @@ class Look {
   /// The soft positions a patch sees, of an encoding that has them.
   SoftPositions positions(const Selection& selection, const Patch& patch) const;
 
-  /// What one unit of the bias adds to the logits: the gain, divided by √d where the bias stands
+  /// What one unit of the bias adds to the logits: the gain, divided by √d if the bias is
   /// inside.
   LogitFactor logit_factor(const Selection& selection) const;
   /// Of an encoding that has gates.

@@ -47,7 +47,7 @@ struct Patch {
   std::int64_t x = 0;
   bool operator==(const Patch&) const = default;
 };
-/// Reads "y,x"; throws Error where it is none.
+/// Reads "y,x"; throws Error for anything else.
 Patch parse_patch(std::string_view text);
 
 }  // namespace sape2::explain

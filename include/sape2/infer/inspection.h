@@ -64,7 +64,7 @@ class Inspection {
   /// (patches, width): the patches after the last layer.
   const std::vector<float>& features() const;
 
-  /// What the given patches see in a layer, counted from 0. Throws Error where there is no such
+  /// What the given patches see in a layer, counted from 0. Throws Error if there is no such
   /// layer or patch.
   AttentionRows rows(std::int64_t layer, std::span<const std::int64_t> patches) const;
 

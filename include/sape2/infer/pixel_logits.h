@@ -27,7 +27,7 @@ class PixelLogits {
   /// such pixel.
   std::vector<float> at(nn::Size2d size, std::int64_t y, std::int64_t x) const;
 
-  /// The class with the largest logit of each of `size` pixels, the lowest where several are equal.
+  /// The class with the largest logit of each of `size` pixels, the lowest if several are equal.
   MaskPrediction mask(nn::Size2d size) const;
 
   /// Memory that this holds.

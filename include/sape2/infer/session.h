@@ -45,7 +45,7 @@ class Session {
   const Model& model() const;
 
   /// Logits (count, classes) of a batch; of a model for segmentation (count, rows, cols, classes),
-  /// which PixelLogits upsamples. Throws Error with one sentence where images or logits do
+  /// which PixelLogits upsamples. Throws Error with one sentence if images or logits do
   /// not fit the model.
   void run(const ImageBatch& images, std::span<float> logits);
   std::vector<float> run(const ImageBatch& images);

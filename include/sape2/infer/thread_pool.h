@@ -11,7 +11,7 @@ namespace sape2::infer {
 class ThreadPool final : public kernels::Executor {
  public:
   /// So many threads work on one call, the calling one included; 0: one for each core that the
-  /// process may use. Where the platform has no threads, everything runs on the calling one.
+  /// process may use. If the platform has no threads, everything runs on the calling one.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;

@@ -7,7 +7,7 @@
 
 /// Attention in tiles with an online softmax; the bias is made inside the tile. Backward passes
 /// recompute, so that nothing of size tokens × tokens is stored. Every function throws
-/// sape2::Error, with one sentence, where its parameters make no sense.
+/// sape2::Error, with one sentence, if its parameters make no sense.
 namespace sape2::kernels {
 
 struct AttentionInputs {
@@ -20,7 +20,7 @@ struct AttentionInputs {
 };
 
 /// What the backward pass needs to know of a token's softmax. Two numbers, not the logarithm of the
-/// sum: where logits are large, that one number would lose digits.
+/// sum: if logits are large, that one number would lose digits.
 struct SoftmaxRow {
   float maximum;  ///< the largest logit
   float sum;      ///< of e^(logit − maximum)

@@ -15,8 +15,8 @@
 ///
 /// Each function needs scratch memory on the device, O(tokens · (rows + cols)) a head: ask for the
 /// size, allocate it (aligned to 256 bytes), pass it on. It may be reused once the stream has
-/// passed the call. Functions throw sape2::Error, with one sentence, where parameters make no sense
-/// or are refused, and where CUDA fails.
+/// passed the call. Functions throw sape2::Error, with one sentence, if parameters make no sense
+/// or are refused, and if CUDA fails.
 namespace sape2::kernels::cuda {
 
 /// Where and with what a call runs.

@@ -8,7 +8,7 @@
 /// What a training step on an NVIDIA GPU needs beside attention and matrix products, each in one
 /// pass over its data. Matrices are contiguous, (rows, width); pointers are device pointers; sums
 /// have a fixed order, so that two runs agree to the last bit; nothing synchronises with the host.
-/// Functions throw sape2::Error where parameters make no sense and where CUDA fails.
+/// Functions throw sape2::Error if parameters make no sense and if CUDA fails.
 namespace sape2::kernels::cuda {
 
 /// Rows wider than this are refused by residual_norm.

@@ -67,7 +67,7 @@ enum class Stage1 : std::uint8_t {
   in_attention  ///< in the attention kernel
 };
 
-/// Reasons are null where a faster family serves, or where it has no part in the operator.
+/// Reasons are null if a faster family serves, or if it has no part in the operator.
 struct Choice {
   Attention attention = Attention::none;
   Stage1 stage1 = Stage1::none;

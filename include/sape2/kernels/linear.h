@@ -108,7 +108,7 @@ struct LayerNormParameters {
   float epsilon = 1e-6F;
 };
 
-/// y = (x − mean) / √(variance + ε) · weight + bias, row by row; plus `added` where it is given. y
+/// y = (x − mean) / √(variance + ε) · weight + bias, row by row; plus `added` if it is given. y
 /// may be x.
 void layer_norm(const LayerNormParameters& parameters, std::int64_t rows, std::int64_t width,
                 ConstRows x, Rows y, ConstRows added = {});

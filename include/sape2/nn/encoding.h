@@ -73,7 +73,7 @@ class LayerEncoding {
   /// then computes there what this one does.
   virtual NamedTensors resized(const ops::Grid& grid) const;
 
-  /// The gates of SaPE²; nothing where the encoding has none.
+  /// The gates of SaPE²; nothing if the encoding has none.
   virtual std::optional<ops::Gates> gates(const at::Tensor& q, const at::Tensor& k,
                                           const ops::Grid& grid) const;
 
@@ -99,7 +99,7 @@ class Encoding {
 };
 
 /// The encoding that `spec` names, `+ape` included. Parameters of the model as a whole
-/// (`pos_embed`) are registered in `scope`. Throws Error where it cannot serve a model of this
+/// (`pos_embed`) are registered in `scope`. Throws Error if it cannot serve a model of this
 /// shape.
 std::unique_ptr<Encoding> make_encoding(const EncodingSpec& spec, const EncodingShape& shape,
                                         ParameterScope& scope);

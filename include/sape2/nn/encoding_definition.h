@@ -20,9 +20,9 @@ struct EncodingOption {
   std::string description = {};
   /// The valid values of a choice.
   std::vector<std::string> choices = {};
-  /// The default as it would be written; nothing where it depends on the model.
+  /// The default as it would be written; nothing if it depends on the model.
   std::optional<std::string> default_value = {};
-  /// What stands for the default in help where it depends on the model, such as `1/√d`.
+  /// What stands for the default in help if it depends on the model, such as `1/√d`.
   std::string default_text = {};
   /// The smallest and largest integer accepted.
   int64_t minimum = 1;
@@ -59,11 +59,11 @@ struct EncodingDefinition {
   /// One line for help and `sape2 info`.
   std::string summary;
   std::vector<EncodingOption> options = {};
-  /// Throws Error where options do not go together; sees options as written, defaults included.
+  /// Throws Error if options contradict each other; sees them as written, defaults included.
   void (*check_options)(const EncodingSpec&) = nullptr;
-  /// Throws Error where the encoding cannot serve such a model.
+  /// Throws Error if the encoding cannot serve such a model.
   void (*check_shape)(const EncodingSpec&, const EncodingShape&) = nullptr;
-  /// Nothing where such options leave it no way; null: it acts from the start whatever they are.
+  /// Nothing if there is none with such options; null: the encoding never has a silent start.
   std::optional<SilentStart> (*silent_start)(const EncodingSpec&) = nullptr;
 
   /// The option of that name, or null.
@@ -76,10 +76,10 @@ const std::vector<EncodingDefinition>& encoding_definitions();
 /// The definition of a registered name; throws Error with the nearest valid name otherwise.
 const EncodingDefinition& encoding_definition(std::string_view name);
 
-/// The silent start of an encoding, `+ape` included; nothing where it has none.
+/// The silent start of an encoding, `+ape` included; nothing if it has none.
 std::optional<SilentStart> silent_start(const EncodingSpec& spec);
 
-/// Throws Error with one sentence where `spec` cannot serve a model of this shape.
+/// Throws Error with one sentence if `spec` cannot serve a model of this shape.
 void check_encoding(const EncodingSpec& spec, const EncodingShape& shape);
 
 }  // namespace sape2::nn

@@ -36,7 +36,7 @@ class EncodingSpec {
   /// The canonical string; parses back to an equal spec.
   std::string to_string() const;
 
-  /// True where the option is written and differs from its default.
+  /// True if the option is written and differs from its default.
   bool has(std::string_view option) const;
 
   /// The value of an option of each kind, or its default. A number or integer whose default depends

@@ -32,7 +32,7 @@ struct ModelConfig {
 
   Head head() const { return task_definition(task).head; }
 
-  /// Throws Error with one sentence where the values make no model.
+  /// Throws Error with one sentence if the values make no model.
   void validate() const;
 
   bool operator==(const ModelConfig&) const = default;

@@ -46,7 +46,7 @@ class GivenParameters {
  public:
   explicit GivenParameters(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {}
 
-  /// The next one; throws Error where there is none, or where it has other sizes.
+  /// The next one; throws Error if there is none, or if it has other sizes.
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
 
  private:

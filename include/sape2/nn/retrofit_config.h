@@ -13,7 +13,7 @@ EncodingSpec retrofitted(const EncodingSpec& trained, const EncodingSpec& wanted
 /// tables as it is: only then are its tensors kept.
 bool same_positions(const EncodingSpec& one, const EncodingSpec& other);
 
-/// Throws Error with one sentence where a model cannot start from the weights of another, because
+/// Throws Error with one sentence if a model cannot start from the weights of another, because
 /// it has another depth, width, number of heads or width of the MLP.
 void check_retrofit(const ModelConfig& trained, const ModelConfig& wanted);
 

@@ -20,7 +20,7 @@ namespace sape2::nn {
 /// the encoding adapts to the other grid.
 class ViT : public torch::nn::Module {
  public:
-  /// Parameters depend on the configuration and the seed only. Throws Error where `config` makes no
+  /// Parameters depend on the configuration and the seed only. Throws Error if `config` makes no
   /// model.
   explicit ViT(ModelConfig config, Initialisation initialisation = {});
   ~ViT() override;
@@ -33,7 +33,7 @@ class ViT : public torch::nn::Module {
 
   /// Stochastic depth for so many images: the factor `[2·depth, images]` on each branch, 0 where it
   /// is skipped. On the CPU, from a generator of the CPU, whatever device the model is on;
-  /// undefined where the model has no stochastic depth.
+  /// undefined if the model has no stochastic depth.
   at::Tensor draw_depth(int64_t images, const at::Generator& generator) const;
 
   /// The tokens `[B, N, width]` after the last layer, prefix tokens first. `watcher` is shown every
@@ -41,14 +41,14 @@ class ViT : public torch::nn::Module {
   at::Tensor forward_features(const at::Tensor& images, const AttentionWatcher& watcher = {},
                               const at::Tensor& depth_factors = {});
 
-  /// Logits where `substitute` says which gates of SaPE² each layer attends with.
+  /// Logits with the gates of SaPE² that `substitute` gives each layer.
   at::Tensor forward_with_gates(const at::Tensor& images, const GateSubstitute& substitute);
 
   /// Pools such tokens and classifies. With Head::image alone.
   at::Tensor forward_head(const at::Tensor& features);
 
-  /// Classifies each of the patches among such tokens, which are such a grid, and upsamples
-  /// that to `size` (bilinear, in float32): `[B, classes, size]`. With Head::pixels alone.
+  /// Classifies each patch among such tokens, the patches forming `grid`, and upsamples the
+  /// logits to `size` (bilinear, in float32): `[B, classes, size]`. With Head::pixels alone.
   at::Tensor forward_pixels(const at::Tensor& features, Size2d grid, Size2d size);
 
   const ModelConfig& config() const { return config_; }

@@ -62,7 +62,7 @@ struct ViTConfig {
   int64_t prefix() const { return (pooling == Pooling::class_token ? 1 : 0) + registers; }
   EncodingShape encoding_shape() const { return {width, heads, rows(), cols(), prefix()}; }
 
-  /// Throws Error with one sentence where the values make no model.
+  /// Throws Error with one sentence if the values make no model.
   void validate() const;
 
   bool operator==(const ViTConfig&) const = default;

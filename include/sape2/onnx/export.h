@@ -11,7 +11,7 @@ namespace sape2::nn {
 class ViT;
 }
 
-/// Models as ONNX files, which run where neither LibTorch nor sape2 is: onnxruntime, TensorRT,
+/// Models as ONNX files, which run without LibTorch and sape2: onnxruntime, TensorRT,
 /// OpenVINO, a browser.
 namespace sape2::onnx {
 
@@ -38,8 +38,8 @@ struct ExportOptions {
 /// Metadata: `sape2` (the configuration as JSON), `input` (what goes in, in words), `mean`, `std`
 /// and `class_names` (JSON lists).
 ///
-/// The file appears whole or not at all. Throws Error with one sentence where patches do not divide
-/// the size, where the opset is none of the above, or where the file would be larger than 2 GiB,
+/// The file appears whole or not at all. Throws Error with one sentence if patches do not divide
+/// the size, if the opset is none of the above, or if the file would be larger than 2 GiB,
 /// the most that ONNX holds in one file.
 void export_model(const nn::ViT& model, const std::filesystem::path& path,
                   const ExportOptions& options = {});

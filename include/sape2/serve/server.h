@@ -57,7 +57,7 @@ bool can_serve();
 
 class Server {
  public:
-  /// Takes the port. Throws Error where it cannot be had, or this build has no server.
+  /// Takes the port. Throws Error if it cannot be had, or this build has no server.
   explicit Server(ServerOptions options);
   ~Server();
   Server(const Server&) = delete;

@@ -16,21 +16,20 @@ namespace sape2::dist {
 class Team;
 }
 
-/// Encodings trained under one recipe, and the table that comes of it.
+/// Encodings trained under one recipe, and the table of their results.
 ///
 /// A comparison is a folder:
 ///
-///     runs/ENCODING/seed-N/           a run folder each (see run_folder.h), with result.json at
-///     its
-///                                     end
+///     runs/ENCODING/seed-N/           a run folder each (see run_folder.h); has result.json when
+///                                     it has ended
 ///     tuning/ENCODING/KEY=VALUE,…/    the same, for the trials of the tuning
 ///     table.md                        the table
 ///     results.json                    the table, every run and its epochs
 ///     report.html                     the same with curves, in one file
 ///
-/// The last three are written anew after every run. Whatever is finished is never trained again.
-/// Several processes may work in one folder: each takes a run that is not finished and that nobody
-/// trains, and one that was killed leaves its run to the others.
+/// The last three are rewritten after every run. A finished run is never trained again. Several
+/// processes may work in one folder: each takes a run that is neither finished nor being trained,
+/// and the others take over the run of a process that was killed.
 namespace sape2::study {
 
 /// Accuracy in % as a paper prints it.

@@ -14,7 +14,7 @@ struct ConfusionMatrix {
   std::vector<std::string> class_names;  ///< one a class, or empty
 };
 
-/// Draws the matrix as a PNG, every row in shares of its own sum. Throws Error where this build
+/// Draws the matrix as a PNG, every row in shares of its own sum. Throws Error if this build
 /// cannot draw (the component "drawing") or the file cannot be written.
 void draw_confusion(const ConfusionMatrix& matrix, const std::string& title,
                     const std::filesystem::path& file);

@@ -22,7 +22,7 @@ struct ProbeOptions {
 
 struct ProbeRow {
   std::string label;
-  std::vector<double> values;  ///< one a column; not a number where it means nothing
+  std::vector<double> values;  ///< one a column; NaN if it means nothing
 };
 
 struct ProbeTable {

@@ -60,7 +60,7 @@ struct Trial {
   std::string failure = {};  ///< why it has no figures: it diverged
 };
 
-/// The trial with the highest accuracy; of equal ones that with the lower loss; of those the first.
+/// The trial with the highest accuracy; ties go to the lower loss, then to the first.
 /// Nothing if all of them failed.
 std::optional<std::size_t> best_trial(const std::vector<Trial>& trials);
 

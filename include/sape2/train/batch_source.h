@@ -28,7 +28,7 @@ class BatchSource {
   virtual int64_t images_per_step() const = 0;
 
   /// The batch of a step of an epoch, both from 0, or this process's part of it. Asked for in
-  /// rising order, but for a restart.
+  /// rising order, except for a restart.
   virtual Batch batch(int64_t epoch, int64_t step) = 0;
 };
 

@@ -55,7 +55,7 @@ using Classifier = std::function<at::Tensor(const at::Tensor& bytes)>;
 Evaluation evaluate(const nn::ModelConfig& config, const Classifier& classify,
                     const data::Dataset& dataset, const EvaluateOptions& options = {});
 
-/// Throws Error with one sentence where a data set is empty or its channels or classes are not the
+/// Throws Error with one sentence if a data set is empty or its channels or classes are not the
 /// model's.
 void check_fit(const nn::ModelConfig& config, const data::Dataset& dataset);
 

@@ -24,13 +24,13 @@ struct Figure {
 /// What was measured, in the order of the task's definitions: the first says which model is best.
 using Figures = std::vector<Figure>;
 
-/// The figure of that key; 0 where there is none.
+/// The figure of that key; 0 if there is none.
 inline double figure_of(const Figures& figures, std::string_view key) {
   const auto found = std::ranges::find(figures, key, &Figure::key);
   return found == figures.end() ? 0 : found->value;
 }
 
-/// The first figure; 0 where there is none.
+/// The first figure; 0 if there is none.
 inline double main_figure(const Figures& figures) {
   return figures.empty() ? 0 : figures.front().value;
 }

@@ -43,11 +43,11 @@ class MaskCounts {
   at::Tensor boundary_sum_, boundary_images_;  // (classes) of F1, and of images that have it
 };
 
-/// Intersection over union of each class; not a number where a class is neither true nor predicted
+/// Intersection over union of each class; NaN if a class is neither true nor predicted
 /// anywhere.
 std::vector<double> class_ious(const at::Tensor& confusion);
 
-/// The mean of those that are numbers; 0 where there is none.
+/// The mean of those that are numbers; 0 if there is none.
 double mean_iou(const at::Tensor& confusion);
 
 double pixel_accuracy(const at::Tensor& confusion);

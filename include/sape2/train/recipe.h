@@ -33,12 +33,12 @@ struct Recipe {
   double dropout = 0;           ///< after the embedding, the attention's projection, in the MLP
 
   int64_t crop_padding = 0;  ///< pixels of padding before a random crop; 0: no crop
-  bool flip = false;         ///< left and right, every other image
+  bool flip = false;         ///< mirrors left to right, with probability 1/2
   bool auto_augment = false;
   int64_t rand_augment_operations = 0;  ///< operations an image; 0: no RandAugment
   int64_t rand_augment_magnitude = 9;   ///< 0 … 30
   double mixup_alpha = 0;               ///< 0: no MixUp
-  double cutmix_alpha = 0;              ///< 0: no CutMix; with MixUp: half of the images each
+  double cutmix_alpha = 0;              ///< 0: no CutMix; with MixUp: half of the mixed images
   double mix_probability = 1;           ///< share of images that are mixed at all
   double erase_probability = 0;         ///< of random erasing
   int64_t repeats = 1;                  ///< repeated augmentation: copies of an image in a batch
@@ -50,7 +50,7 @@ struct Recipe {
   int64_t checkpoint_steps = 0;  ///< steps from one checkpoint to the next; 0: epochs' ends only
   int64_t log_steps = 20;        ///< steps from one line of the log to the next
 
-  /// Throws Error with one sentence where values contradict each other.
+  /// Throws Error with one sentence if values contradict each other.
   void validate() const;
 
   /// Sets the epochs; a warm-up longer than a quarter of them is shortened to a quarter.
@@ -59,8 +59,8 @@ struct Recipe {
   bool operator==(const Recipe&) const = default;
 };
 
-/// Reads a recipe by the name of one that ships (`paper`, `strong`, `quick`) or by the path of a
-/// TOML file: whatever ends in ".toml" or holds a slash.
+/// Reads a recipe by the name of one that ships (`paper`, `strong`, `quick`, `segmentation`) or by
+/// the path of a TOML file: whatever ends in ".toml" or contains a slash.
 Recipe load_recipe(const std::string& name_or_file);
 
 /// Reads TOML text; `source` names it in messages.

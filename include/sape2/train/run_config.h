@@ -39,7 +39,7 @@ struct RunConfig {
   std::string device = "cpu";  ///< `cpu`, `cuda`, `cuda:1`, …
   int threads = 0;             ///< 0: as the process is set
 
-  /// Throws Error with one sentence where the values contradict each other.
+  /// Throws Error with one sentence if the values contradict each other.
   void validate() const;
 
   bool operator==(const RunConfig&) const = default;

@@ -67,7 +67,7 @@ class Task {
 /// The task of that name; throws Error with the nearest valid name otherwise.
 const Task& task_named(std::string_view name);
 
-/// What tables call the figure of that key, whichever task has it; the key itself where none has.
+/// What tables call the figure of that key, whichever task has it; the key itself if none has.
 std::string figure_name(const std::string& key);
 
 /// The task of a model.

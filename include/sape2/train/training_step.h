@@ -74,7 +74,7 @@ class TrainingStep {
   /// A copy of the state in host memory, which later steps leave alone.
   io::NamedTensors snapshot() const;
 
-  /// What is evaluated and saved: the average where there is one.
+  /// What is evaluated and saved: the average if there is one.
   io::NamedTensors weights_to_keep() const;
   bool averages() const { return average_.has_value(); }
 
