@@ -7,11 +7,13 @@
 #include "sape2/dist/group.h"
 #include "sape2/nn/vit.h"
 
+#include "train/own_part.h"
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 namespace sape2::train {
 namespace {
@@ -53,12 +55,6 @@ struct Counts {
     confusion += at::bincount(labels * classes + top.select(1, 0), {}, classes * classes);
   }
 };
-
-// From, and up to.
-std::pair<int64_t, int64_t> own_images(int64_t images, const dist::Group* group) {
-  if (group == nullptr) return {0, images};
-  return {images * group->rank() / group->size(), images * (group->rank() + 1) / group->size()};
-}
 
 }  // namespace
 
@@ -109,8 +105,9 @@ Evaluation evaluate(const nn::ModelConfig& config, const Classifier& classify,
   const at::NoGradGuard no_grad;
   const int64_t batch = options.batch_size > 0 ? options.batch_size : kCpuBatch;
   Counts counts;
-  const auto [first, end] = own_images(images, options.group);
-  for (int64_t begin = first; begin < end; begin += batch) {
+  const data::BatchPart part = own_part(options.group);
+  const int64_t end = part.end(images);
+  for (int64_t begin = part.begin(images); begin < end; begin += batch) {
     const int64_t count = std::min(batch, end - begin);
     counts.add(classify(dataset.images.narrow(0, begin, count)),
                dataset.labels.narrow(0, begin, count), classes);

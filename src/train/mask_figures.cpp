@@ -1,6 +1,7 @@
 #include "sape2/train/mask_figures.h"
 
 #include "sape2/data/dataset.h"
+#include "sape2/dist/group.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -126,6 +127,10 @@ void MaskCounts::add(const at::Tensor& predicted, const at::Tensor& masks) {
     boundary_sum_.select(0, index).add_(f1.sum());
     boundary_images_.select(0, index).add_((all_mine + all_real).gt(0).sum());
   }
+}
+
+void MaskCounts::add_up(dist::Group& group) {
+  for (const at::Tensor* sum : {&confusion_, &boundary_sum_, &boundary_images_}) group.sum(*sum);
 }
 
 at::Tensor MaskCounts::confusion() const {

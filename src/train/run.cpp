@@ -2,9 +2,10 @@
 
 #include "sape2/base/error.h"
 #include "sape2/data/random.h"
-#include "sape2/dist/group.h"
 #include "sape2/io/crc32c.h"
 #include "sape2/train/loader_source.h"
+
+#include "train/own_part.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -131,9 +132,7 @@ void fit_to(nn::ModelConfig& model, const Recipe& recipe) {
 
 RunSummary train_in(RunFolder folder, RunData data, Observer& observer, const StopRequested& stop,
                     dist::Group* group) {
-  const data::BatchPart part =
-      group == nullptr ? data::BatchPart{} : data::BatchPart{group->rank(), group->size()};
-  LoaderSource source(std::move(data.train), folder.config(), part);
+  LoaderSource source(std::move(data.train), folder.config(), own_part(group));
   return Trainer(std::move(folder), source, data.test, observer, group).run(stop);
 }
 

@@ -63,7 +63,8 @@ constexpr int64_t kMostMeasuredPieces = (StepRunner::kMostMarks - 2) / 2;
 TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed, dist::Group* group)
     : model_(model),
       recipe_(recipe),
-      loss_(task_of(model).loss(recipe)),
+      task_(task_of(model)),
+      loss_(task_.loss(recipe)),
       seed_(seed),
       parameters_(model, compute_type(recipe)),
       average_(average_of(parameters_.weights(), recipe)),
@@ -72,6 +73,7 @@ TrainingStep::TrainingStep(nn::ViT& model, const Recipe& recipe, uint64_t seed, 
       group_(group),
       outcome_(at::zeros({3}, parameters_.weights().options())),
       shared_(at::zeros({2}, parameters_.weights().options())),
+      counted_(at::zeros({}, parameters_.weights().options().dtype(at::kLong))),
       runner_(new_runner()),
       side_stream_(side_stream(parameters_.weights().device())) {
   model_.train();
@@ -176,6 +178,15 @@ void TrainingStep::backward(const at::Tensor& loss, const at::Tensor& total, boo
   exchange_->finish();
 }
 
+// What a loss is the mean over has to be known before the backward pass, which sends gradients as
+// they are. Where it depends on the targets, it is added up beside the forward pass.
+dist::Group::Sum TrainingStep::begin_count() {
+  const at::Tensor own = task_.counted(inputs_.targets);
+  if (!own.defined()) return {};
+  counted_.copy_(own);
+  return group_ == nullptr ? dist::Group::Sum() : group_->begin_sum(counted_);
+}
+
 // The mean loss of the batch; gradients are left in parameters_.
 at::Tensor TrainingStep::accumulate_gradients() {
   parameters_.forget_gradients();
@@ -189,11 +200,13 @@ at::Tensor TrainingStep::accumulate_gradients() {
   const auto join = [&] {
     if (beside) beside->join();
   };
+  dist::Group::Sum count = begin_count();
   at::Tensor total;
   for (std::size_t i = 0; i < images.size(); ++i) {
     const at::Tensor logits = model_.forward(images[i].to(parameters_.compute_type()),
                                              skips ? factors[i].contiguous() : at::Tensor());
-    const at::Tensor loss = loss_(logits, targets[i], {inputs_.targets, whole_batch_});
+    count.wait();
+    const at::Tensor loss = loss_(logits, targets[i], {whole_batch_, counted_});
     const int place = static_cast<int>(2 * std::min<std::size_t>(i, kMostMeasuredPieces - 1));
     mark(place + 1);
     total = total.defined() ? total + loss.detach() : loss.detach();

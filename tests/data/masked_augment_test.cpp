@@ -27,6 +27,11 @@ Ramp ramp(std::int64_t batch) {
           columns.expand({batch, kSide, kSide}).contiguous()};
 }
 
+AugmentOptions everything() {
+  return {
+      .crop_padding = 4, .flip = 0.5, .scale_low = 0.7, .scale_high = 1.5, .colour_jitter = 0.3};
+}
+
 // Bytes again, of images that were only scaled.
 at::Tensor bytes_of(const at::Tensor& images) {
   return (images * 255).round().to(at::kInt);
@@ -91,12 +96,10 @@ TEST(MaskedAugment, ColoursChangeTheImageAlone) {
 // The draws of an image are its own: those around it do not matter.
 TEST(MaskedAugment, DependsOnSeedEpochAndImageAlone) {
   const Dataset shapes = with_masks(make_shapes({.count = 20}));
-  const AugmentOptions options{
-      .crop_padding = 4, .flip = 0.5, .scale_low = 0.7, .scale_high = 1.5, .colour_jitter = 0.3};
   const auto run = [&](std::int64_t first, std::int64_t count, std::uint64_t epoch) {
     return augment_with_masks(shapes.images.narrow(0, first, count),
-                              shapes.masks.narrow(0, first, count), shapes.normalisation, options,
-                              {4, epoch, static_cast<std::uint64_t>(first)});
+                              shapes.masks.narrow(0, first, count), shapes.normalisation,
+                              everything(), {4, epoch, static_cast<std::uint64_t>(first)});
   };
   const MaskedBatch all = run(0, 20, 1), part = run(7, 5, 1);
   EXPECT_TRUE(all.images.narrow(0, 7, 5).equal(part.images));
@@ -112,6 +115,24 @@ TEST(MaskedAugment, LoadersGiveMasksAsTargets) {
   EXPECT_EQ(batch.targets.scalar_type(), at::kByte);
   EXPECT_FALSE(batch.labels.defined());
   EXPECT_TRUE(batch.targets.equal(loader.batch(0, 0).targets));
+}
+
+// What each of several processes makes.
+TEST(MaskedAugment, PartsTogetherAreTheBatch) {
+  const Dataset shapes = with_masks(make_shapes({.count = 40}));
+  LoaderOptions options{.batch_size = 13, .seed = 3, .augment = everything()};
+  const Batch whole = Loader(shapes, options).batch(1, 2);
+  for (const std::int64_t count : {2, 3, 13}) {
+    std::vector<at::Tensor> images, masks;
+    for (std::int64_t index = 0; index < count; ++index) {
+      options.part = {index, count};
+      const Batch part = Loader(shapes, options).batch(1, 2);
+      images.push_back(part.images);
+      masks.push_back(part.targets);
+    }
+    EXPECT_TRUE(at::cat(images).equal(whole.images)) << count << " parts";
+    EXPECT_TRUE(at::cat(masks).equal(whole.targets)) << count << " parts";
+  }
 }
 
 TEST(MaskedAugment, RefusesScalesThatMakeNoSense) {

@@ -22,6 +22,10 @@ SMALL = ["--data", "shapes", "--train-images", "160", "--test-images", "40", "--
          "--epochs", "2", "--log-steps", "1", "--learning-rate", "1e-3", "--stochastic-depth", "0.2",
          "--mixup-alpha", "0.8", "--flip", "true", "--crop-padding", "2", "--clip-norm", "1", "--ema-decay", "0.9"]
 
+# The same for segmentation, whose augmentation leaves pixels that are not counted.
+MASKS = ["--task", "segmentation", *SMALL, "--mixup-alpha", "0", "--scale-low", "0.7", "--scale-high", "1.4",
+         "--colour-jitter", "0.2"]
+
 
 def free_port():
     """Out of the range from which systems choose ports themselves, so that nobody takes it meanwhile."""

@@ -1,6 +1,7 @@
 #include "sape2/train/mask_figures.h"
 
 #include "sape2/train/segmentation.h"
+#include "sape2/train/task.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -140,7 +141,7 @@ TEST(PixelLoss, IsTheSumOverCountedPixels) {
   const at::Tensor truth = mask({{1, 0, kNo}});
   EXPECT_NEAR(pixel_cross_entropy(logits, truth).item<double>(), std::log(4.0) + std::log(2.0),
               1e-6);
-  EXPECT_EQ(counted_pixels(truth).item<double>(), 2);
+  EXPECT_EQ(counted_pixels(truth).item<int64_t>(), 2);
   // With smoothing, a tenth of each target is spread over both classes.
   const double smooth =
       0.9 * std::log(4.0) + 0.05 * (std::log(4.0) + std::log(4.0 / 3)) + std::log(2.0);
@@ -157,7 +158,10 @@ TEST(PixelLoss, PixelsThatAreNotCountedHaveNoGradient) {
 TEST(PixelLoss, NothingCountedIsNoLoss) {
   const at::Tensor logits = at::randn({1, 2, 2, 2}).requires_grad_();
   const at::Tensor none = at::full({1, 2, 2}, kNo, at::kByte);
-  const at::Tensor loss = pixel_cross_entropy(logits, none) / counted_pixels(none);
+  const Task& task = task_named("segmentation");
+  const at::Tensor counted = task.counted(none);
+  EXPECT_EQ(counted.item<int64_t>(), 0);
+  const at::Tensor loss = task.loss({})(logits, none, {.images = 1, .counted = counted});
   loss.backward();
   EXPECT_EQ(loss.item<double>(), 0);
   EXPECT_EQ(logits.grad().abs().max().item<double>(), 0);

@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <vector>
 
+namespace sape2::dist {
+class Group;
+}
+
 /// How well predicted masks agree with true ones. docs/segmentation.md defines each figure.
 namespace sape2::train {
 
@@ -30,6 +34,9 @@ class MaskCounts {
 
   /// Classes predicted `[B, H, W]` int64 on the device, and true masks `[B, H, W]` uint8.
   void add(const at::Tensor& predicted, const at::Tensor& masks);
+
+  /// Over all processes, some of which may have had no image.
+  void add_up(dist::Group& group);
 
   /// Counts of pixels `[classes, classes]` int64 on the CPU: row the true class.
   at::Tensor confusion() const;

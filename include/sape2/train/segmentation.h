@@ -10,7 +10,7 @@ namespace sape2::train {
 at::Tensor pixel_cross_entropy(const at::Tensor& logits, const at::Tensor& masks,
                                double smoothing = 0);
 
-/// How many pixels are counted: a number on the masks' device, at least 1.
+/// How many pixels are counted: a number, int64, on the masks' device.
 at::Tensor counted_pixels(const at::Tensor& masks);
 
 }  // namespace sape2::train

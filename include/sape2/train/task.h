@@ -28,10 +28,10 @@ struct Measured {
 /// What evaluate() gives, as a task's figures.
 Measured measured(const Evaluation& evaluation);
 
-/// What a loss is the mean over.
+/// What a loss is the mean over: the batch of all processes together.
 struct WholeBatch {
-  const at::Tensor& targets;  ///< of all images that this process has of the batch
-  int64_t images = 0;         ///< of all processes together
+  int64_t images = 0;
+  const at::Tensor& counted;  ///< what Task::counted() gives for all its targets
 };
 
 /// The part that some images of a batch have in the loss of the whole batch; all parts sum to its
@@ -55,6 +55,10 @@ class Task {
 
   /// Throws Error with one sentence for values of a recipe that mean nothing to this task.
   virtual void check(const Recipe& recipe) const = 0;
+
+  /// How many entries of some targets the loss is the mean over: a number, int64, on their device.
+  /// Undefined where it is the mean over images.
+  virtual at::Tensor counted(const at::Tensor& /*targets*/) const { return {}; }
 
   /// Made of LibTorch's operations on the outputs' device: it is part of a recorded step.
   virtual Loss loss(const Recipe& recipe) const = 0;

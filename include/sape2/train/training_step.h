@@ -21,8 +21,8 @@ namespace sape2::train {
 class GradientExchange;
 class StepRunner;
 
-/// Seconds spent in the parts of a step, summed over steps. Sums over processes belong to the
-/// backward pass.
+/// Seconds spent in the parts of a step, summed over steps. Sums of gradients over processes belong
+/// to the backward pass.
 struct PhaseSeconds {
   double forward = 0;
   double backward = 0;
@@ -97,12 +97,14 @@ class TrainingStep {
   std::unique_ptr<StepRunner> new_runner() const;
   void mark(int place);
   at::Tensor accumulate_gradients();
+  dist::Group::Sum begin_count();
   void backward(const at::Tensor& loss, const at::Tensor& total, bool last,
                 const std::function<void()>& join);
   void add_seconds();
 
   nn::ViT& model_;
   Recipe recipe_;
+  const Task& task_;
   Loss loss_;
   uint64_t seed_;
   FlatParameters parameters_;
@@ -115,7 +117,8 @@ class TrainingStep {
   int64_t whole_batch_ = 0;  // images of all processes
   Inputs inputs_;
   at::Tensor outcome_;
-  at::Tensor shared_;  // [loss, votes], summed over the group
+  at::Tensor shared_;   // [loss, votes], summed over the group
+  at::Tensor counted_;  // what the loss is the mean over, summed over the group
   std::unique_ptr<StepRunner> runner_;
   std::optional<c10::Stream> side_stream_;  // on a GPU, for gradients of weights
   PhaseSeconds* seconds_ = nullptr;

@@ -75,7 +75,6 @@ class TrainCommand : public Command {
     options_.start_from(init_);
     train::RunData data = options_.load_data();
     const train::RunConfig config = options_.make_config(data.train, encoding_);
-    refuse_masks_together(config, processes);
     processes.agree("configuration", train::to_json_of_all(config, data));
     const std::string folder = out_.empty() ? options_.default_folder(config) : out_;
     auto run_folder =
@@ -90,13 +89,6 @@ class TrainCommand : public Command {
       }
     }
     return train_and_report(terminal, processes, std::move(run_folder), std::move(data), folder);
-  }
-
-  // Its loss is a mean over the counted pixels of a batch, of which a process sees its own alone.
-  static void refuse_masks_together(const train::RunConfig& config, const Processes& processes) {
-    if (processes.count() == 1 || config.model.task == nn::kClassification) return;
-    throw Error("the task " + config.model.task +
-                " trains in one process; start it without a launcher");
   }
 
   // A launcher that starts everything again after a failure means the run that it began.
@@ -126,7 +118,6 @@ class TrainCommand : public Command {
     if (processes.count() > 1 && folder->config().device.starts_with("cuda")) {
       folder->use_device(processes.device_for("cuda"));  // rank 0 may have begun on one of its own
     }
-    refuse_masks_together(config, processes);
     train::RunData data =
         train::load_run_data(config.data, train::task_named(config.model.task).target());
     processes.agree("configuration", train::to_json_of_all(config, data));

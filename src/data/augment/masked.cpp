@@ -60,7 +60,7 @@ Views draw_views(std::int64_t batch, std::int64_t height, std::int64_t width,
   Views views;
   for (std::int64_t i = 0; i < batch; ++i) {
     const auto draws = [&](Purpose purpose) {
-      return Draws(key.seed, key.epoch, key.first + static_cast<std::uint64_t>(i), purpose);
+      return Draws(key.seed, key.epoch, key.image(i), purpose);
     };
     const double scale = std::exp(
         draws(Purpose::scale).uniform(std::log(options.scale_low), std::log(options.scale_high)));
@@ -129,7 +129,7 @@ class Viewer {
 at::Tensor jitter_colours(const at::Tensor& images, double strength, const BatchKey& key) {
   std::vector<ImageOpCall> brightness, contrast, colour;
   for (std::int64_t i = 0; i < images.size(0); ++i) {
-    Draws draws(key.seed, key.epoch, key.first + static_cast<std::uint64_t>(i), Purpose::colour);
+    Draws draws(key.seed, key.epoch, key.image(i), Purpose::colour);
     const auto factor = [&] { return draws.uniform(1 - strength, 1 + strength); };
     brightness.push_back({ImageOp::brightness, factor()});
     contrast.push_back({ImageOp::contrast, factor()});

@@ -4,6 +4,7 @@
 #include "sape2/nn/vit.h"
 #include "sape2/train/mask_figures.h"
 
+#include "train/own_part.h"
 #include "train/tasks/tasks.h"
 
 #include <ATen/ATen.h>
@@ -46,17 +47,19 @@ class Segmentation : public Task {
     }
   }
 
+  at::Tensor counted(const at::Tensor& targets) const override { return counted_pixels(targets); }
+
   Loss loss(const Recipe& recipe) const override {
     return [smoothing = recipe.label_smoothing](
                const at::Tensor& outputs, const at::Tensor& targets, const WholeBatch& batch) {
-      return pixel_cross_entropy(outputs, targets, smoothing) / counted_pixels(batch.targets);
+      const at::Tensor pixels = batch.counted.clamp_min(1).to(at::kFloat);
+      return pixel_cross_entropy(outputs, targets, smoothing) / pixels;
     };
   }
 
   Measured measure(nn::ViT& model, const data::Dataset& dataset,
                    const EvaluateOptions& options) const override {
     check_masks(model, dataset);
-    if (options.group != nullptr) throw Error("masks are evaluated in one process");
     const at::NoGradGuard no_grad;
     const bool was_training = model.is_training();
     model.eval();
@@ -66,20 +69,26 @@ class Segmentation : public Task {
     MaskCounts counts(dataset.classes(), device);
     const auto zero = at::device(device);
     at::Tensor loss = at::zeros({}, zero.dtype(at::kDouble));
-    at::Tensor pixels = at::zeros({}, zero.dtype(at::kDouble));
+    at::Tensor pixels = at::zeros({}, zero.dtype(at::kLong));
     at::Tensor broken = at::zeros({}, zero.dtype(at::kLong));
-    for (int64_t begin = 0; begin < dataset.size(); begin += batch) {
-      const int64_t count = std::min(batch, dataset.size() - begin);
+    const data::BatchPart part = own_part(options.group);
+    const int64_t end = part.end(dataset.size());
+    for (int64_t begin = part.begin(dataset.size()); begin < end; begin += batch) {
+      const int64_t count = std::min(batch, end - begin);
       const at::Tensor logits =
           model.forward(normalised_images(model, dataset.images.narrow(0, begin, count)));
       const at::Tensor masks = dataset.masks.narrow(0, begin, count);
       const at::Tensor here = masks.to(device);
       broken += at::isfinite(logits).flatten(1).all(1).logical_not().sum();
       loss += pixel_cross_entropy(logits, here).to(at::kDouble);
-      pixels += here.ne(static_cast<int64_t>(data::kNotCounted)).sum();
+      pixels += counted_pixels(here);
       counts.add(logits.argmax(1), masks);
     }
     model.train(was_training);
+    if (options.group != nullptr) {
+      for (const at::Tensor* sum : {&loss, &pixels, &broken}) options.group->sum(*sum);
+      counts.add_up(*options.group);
+    }
     if (const auto images = broken.item<int64_t>(); images > 0) {
       throw NotFinite(
           fmt::format("the model's output is not a finite number for {} of the {} images of {}, so "
@@ -106,7 +115,7 @@ at::Tensor pixel_cross_entropy(const at::Tensor& logits, const at::Tensor& masks
 }
 
 at::Tensor counted_pixels(const at::Tensor& masks) {
-  return masks.ne(static_cast<int64_t>(data::kNotCounted)).sum().clamp_min(1).to(at::kFloat);
+  return masks.ne(static_cast<int64_t>(data::kNotCounted)).sum();
 }
 
 const Task& segmentation_task() {
