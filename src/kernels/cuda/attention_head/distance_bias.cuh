@@ -27,7 +27,8 @@ __device__ inline float fast_inverse_root(float x) {
   return x < 1e-30F ? 0.0F : inverse;
 }
 
-/// The shift is the mean of a few patches spread over the grid.
+/// The shift is the mean of a few patches spread over the grid; fewer than in
+/// axis_vectors/center.cuh, since every warp finds it for itself.
 inline constexpr int kCenterSamples = 4;
 
 /// One set of a head's vectors, x in columns 0–15, y behind them.

@@ -13,7 +13,9 @@
 /// notice, so that rounding costs digits of the spread only; rounded; and their squared lengths.
 namespace sape2::kernels::cuda::axis_vectors {
 
-/// The shift is the mean of a few patches spread over the grid.
+/// The shift is the mean of a few patches spread over the grid. Three kernels choose their samples
+/// differently, and results depend on the choice by rounding. Here all vectors are in global
+/// memory, so samples come from anywhere.
 inline constexpr int kCenterSamples = 16;
 
 /// One entry of it. All samples are read before the first is added.

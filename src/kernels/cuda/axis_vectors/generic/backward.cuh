@@ -23,6 +23,26 @@ struct BackwardAxisParams {
   int turns;  // the warps' scratch is shared by so many of them, one after another: 1, 2 or 4
 };
 
+/// What lies where in shared memory.
+template <class T, int HeadSize>
+struct BackwardSmem {
+  Tile<T> q, k;  // of the group
+  unsigned char* table;
+  Tile<T> dscores;  // the scores' gradients
+  float* scratch;   // of the warps; behind it lie the group's tokens
+
+  __device__ BackwardSmem(unsigned char* memory, const AxisLines& axis)
+      : q{memory, axis.group_rows, HeadSize},
+        k{q.data + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows, HeadSize},
+        table(k.data + Tile<T>::bytes(axis.group_rows, HeadSize)),
+        dscores{table + TableTile<T, HeadSize>::bytes(axis), axis.group_rows, axis.line_rows},
+        scratch(reinterpret_cast<float*>(dscores.data +
+                                         Tile<T>::bytes(axis.group_rows, axis.line_rows))) {}
+  __device__ int* tokens(const AxisLines& axis, int turns) const {
+    return reinterpret_cast<int*>(scratch + kWarps / turns * warp_scratch(axis));
+  }
+};
+
 /// The steps of a group of lines, on what the kernel has in registers and in shared memory.
 template <class T, int HeadSize, int N8>
 struct BackwardTile {
@@ -35,18 +55,19 @@ struct BackwardTile {
   const std::int64_t& batch_head;
   const int& lane;
   const Lane& at;
-  const Tile<T>& q;
-  unsigned char* const& table_place;
-  const Tile<T>& dscores;
+  const BackwardSmem<T, HeadSize>& smem;
+  const int& turns;
   const int &pitch, &value_pitch;
   float *const &positions, *const &values;
   int* const& tokens;
+  const float &gate_scale, &gate_offset;
+  float &dscale, &doffset;
 
   __device__ TableTile<T, HeadSize> load_table(int set, bool load) const {
     return TableTile<T, HeadSize>({p.tables[set][params.axis] + head * p.table_head_stride +
                                        std::int64_t(axis.table_first) * g.head_size,
                                    axis.positions, g.head_size},
-                                  table_place, load);
+                                  smem.table, load);
   }
   __device__ void add_to_rows(const View& tensor, const float (&c)[kN8][4], int first) const {
     if (tensor.data == nullptr) return;
@@ -94,17 +115,86 @@ struct BackwardTile {
     for (int i = lane; i < 16 * value_pitch; i += 32) values[i] += values[i + 16 * value_pitch];
     __syncwarp();
   }
+  /// c += dzᵀ · source, 16 rows `r` … of the table's gradient from the 16 patches of a warp.
+  __device__ void add_to_table(float (&c)[kN8][4], const Tile<T>& source, int r, int first_row,
+                               int tile) const {
+    const float* const dz = smem.scratch + tile / turns * warp_scratch(axis) + 16 * pitch;
+    const int tile_own = (first_row + tile * 16) % axis.line_rows;
+    const auto fragment = make_a<T>([&](int r_, int k_) {
+      return window_at(dz + k_ * value_pitch, axis, tile_own + k_, r + r_, value_pitch);
+    });
+#pragma unroll
+    for (int n8 = 0; n8 < kN8; n8 += 2) {
+      FragmentB<T> b[2];
+      load_b_columns(b, source, first_row + tile * 16, n8 * 8);
+      mma(c[n8], fragment, b[0]);
+      mma(c[n8 + 1], fragment, b[1]);
+    }
+  }
+  __device__ void store_table_rows(float* partial, const float (&c)[kN8][4], int r,
+                                   bool add) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = r + at.g + 8 * half;
+      if (row < axis.positions) sum_row(partial + row * g.head_size, c, half, g.head_size, add);
+    }
+  }
+  /// The gates' gradients become the scores', and add to those of the gates' scale and offset.
+  __device__ void gates_backward(float (&d)[N8][4], const float (&score)[N8][4]) const {
+#pragma unroll
+    for (int n8 = 0; n8 < N8; ++n8)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (n8 * 8 + 2 * at.t + e % 2 >= axis.length) d[n8][e] = 0.0F;
+        const float gate = sigmoid<T>(gate_scale * score[n8][e] + gate_offset);
+        const float dt = d[n8][e] * gate * (1.0F - gate);
+        dscale += dt * score[n8][e];
+        doffset += dt;
+        d[n8][e] = gate_scale * dt;
+      }
+  }
+  /// dq += dt · k along the line; dt is kept for the keys.
+  __device__ void add_dq(float (&dq)[kN8][4], const float (&dt)[N8][4], int first,
+                         int begin) const {
+#pragma unroll
+    for (int n8 = 0; n8 < N8; n8 += 2) {
+      if (n8 * 8 >= axis.line_rows) break;
+      const auto fragment = as_a<T>(dt[n8], dt[n8 + 1]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        store_pair(smem.dscores, first + at.g + i % 2 * 8, n8 * 8 + 2 * at.t + i / 2 * 8,
+                   fragment.r[i]);
+#pragma unroll
+      for (int column = 0; column < kN8; column += 2) {
+        FragmentB<T> b[2];
+        load_b_columns(b, smem.k, begin + n8 * 8, column * 8);
+        mma(dq[column], fragment, b[0]);
+        mma(dq[column + 1], fragment, b[1]);
+      }
+    }
+  }
   /// dk += dtᵀ · q over the rows of the keys' line.
-  __device__ void add_keys(float (&dk)[kN8][4], int first, int begin) const {
+  __device__ void add_dk(float (&dk)[kN8][4], int first, int begin) const {
     for (int row = begin; row < begin + axis.line_rows; row += 16) {
-      const auto fragment = load_a_transposed(dscores, row, first - begin);
+      const auto fragment = load_a_transposed(smem.dscores, row, first - begin);
 #pragma unroll
       for (int n8 = 0; n8 < kN8; n8 += 2) {
         FragmentB<T> b[2];
-        load_b_columns(b, q, row, n8 * 8);
+        load_b_columns(b, smem.q, row, n8 * 8);
         mma(dk[n8], fragment, b[0]);
         mma(dk[n8 + 1], fragment, b[1]);
       }
+    }
+  }
+  /// This block's sums of what the gates' scale and offset get.
+  __device__ void store_gate_sums(float* shared) const {
+    float* const gate_sums[2] = {params.all.dgate_scale[params.axis],
+                                 params.all.dgate_offset[params.axis]};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (gate_sums[i] == nullptr) continue;
+      const float sum = block_sum(i == 0 ? dscale : doffset, shared);
+      if (threadIdx.x == 0) gate_sums[i][blockIdx.x] = sum;
     }
   }
 };
@@ -128,37 +218,28 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Lane at;
 
-  // Shared memory: q and k of the group, the table, the scores' gradients, the warps' scratch.
-  unsigned char* place = aligned_shared(unaligned);
-  const Tile<T> q{place, axis.group_rows, HeadSize};
-  place += Tile<T>::bytes(axis.group_rows, HeadSize);
-  const Tile<T> k{place, axis.group_rows, HeadSize};
-  place += Tile<T>::bytes(axis.group_rows, HeadSize);
-  unsigned char* const table_place = place;
-  place += TableTile<T, HeadSize>::bytes(axis);
-  const Tile<T> dscores{place, axis.group_rows, axis.line_rows};
-  place += Tile<T>::bytes(axis.group_rows, axis.line_rows);
+  const BackwardSmem<T, HeadSize> smem(aligned_shared(unaligned), axis);
   const int pitch = line_pitch(axis), value_pitch = table_pitch(axis);
-  float* const all_scratch = reinterpret_cast<float*>(place);
   const int turns = params.turns;
-  float* const positions = all_scratch + warp / turns * warp_scratch(axis);
+  float* const positions = smem.scratch + warp / turns * warp_scratch(axis);
   float* const values = positions + 16 * pitch;
-  int* const tokens = reinterpret_cast<int*>(all_scratch + kWarps / turns * warp_scratch(axis));
+  int* const tokens = smem.tokens(axis, turns);
   const auto token_of = [&](int row) { return tokens[row]; };
 
   const auto& from = params.all.gradients;
   const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
   const float gate_offset = per_head(p.gate_offset, head, 0.0F);
-  const BackwardTile<T, HeadSize, N8> steps{
-      params, p,           g,       axis,  image,       head,      batch_head, lane,  at,
-      q,      table_place, dscores, pitch, value_pitch, positions, values,     tokens};
-  const bool last_from_q = p.sets == 1 && p.first_from_q;
   float dscale = 0.0F, doffset = 0.0F;
+  const BackwardTile<T, HeadSize, N8> steps{params, p,          g,           axis,      image,
+                                            head,   batch_head, lane,        at,        smem,
+                                            turns,  pitch,      value_pitch, positions, values,
+                                            tokens, gate_scale, gate_offset, dscale,    doffset};
+  const bool last_from_q = p.sets == 1 && p.first_from_q;
   for (int group = first_group; group < last_group; ++group) {
     __syncthreads();
     list_tokens(axis, g, group, tokens);
-    load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
-    load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
+    load_rows<HeadSize>(smem.q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
+    load_rows<HeadSize>(smem.k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
     cp_async_commit();
     if (p.sets == 1) steps.load_table(0, group == first_group);
     cp_async_wait<0>();
@@ -172,12 +253,12 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
       const int begin = first / axis.line_rows * axis.line_rows, own = first - begin + at.g;
       float score[N8][4], position[N8][4], dposition[N8][4] = {};
       if (busy) {
-        line_scores<T, HeadSize>(score, axis, q, k, first, begin);
+        line_scores<T, HeadSize>(score, axis, smem.q, smem.k, first, begin);
         line_positions<T>(position, score, axis, p.span, own, gate_scale, gate_offset);
       }
       for (int set = 0; set < p.sets; ++set) {
         const bool from_q = set == 0 && p.first_from_q;
-        const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
+        const Tile<T> source{from_q ? smem.q.data : smem.k.data, axis.group_rows, HeadSize};
         const TableTile<T, HeadSize> table = steps.load_table(set, p.sets > 1);
         if (p.sets > 1) __syncthreads();
         for (int turn = 0; turn < turns; ++turn) {
@@ -205,28 +286,9 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
             const int row_tiles = min(kWarps, (axis.group_rows - first_row) / 16);
             for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
               float c[kN8][4] = {};
-              for (int tile = turn; tile < row_tiles; tile += turns) {
-                const float* const dz =
-                    all_scratch + tile / turns * warp_scratch(axis) + 16 * pitch;
-                const int tile_own = (first_row + tile * 16) % axis.line_rows;
-                const auto fragment = make_a<T>([&](int r_, int k_) {
-                  return window_at(dz + k_ * value_pitch, axis, tile_own + k_, r + r_, value_pitch);
-                });
-#pragma unroll
-                for (int n8 = 0; n8 < kN8; n8 += 2) {
-                  FragmentB<T> b[2];
-                  load_b_columns(b, source, first_row + tile * 16, n8 * 8);
-                  mma(c[n8], fragment, b[0]);
-                  mma(c[n8 + 1], fragment, b[1]);
-                }
-              }
-              const bool add = group > first_group || round > 0 || turn > 0;
-#pragma unroll
-              for (int half = 0; half < 2; ++half) {
-                const int row = r + at.g + 8 * half;
-                if (row < axis.positions)
-                  sum_row(partial + row * g.head_size, c, half, g.head_size, add);
-              }
+              for (int tile = turn; tile < row_tiles; tile += turns)
+                steps.add_to_table(c, source, r, first_row, tile);
+              steps.store_table_rows(partial, c, r, group > first_group || round > 0 || turn > 0);
             }
           }
           __syncthreads();
@@ -235,36 +297,10 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
 
       if (busy) {
         sum_by_span<false>(dposition, p.span, own);
-#pragma unroll
-        for (int n8 = 0; n8 < N8; ++n8)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            if (n8 * 8 + 2 * at.t + e % 2 >= axis.length) dposition[n8][e] = 0.0F;
-            const float gate = sigmoid<T>(gate_scale * score[n8][e] + gate_offset);
-            const float dt = dposition[n8][e] * gate * (1.0F - gate);
-            dscale += dt * score[n8][e];
-            doffset += dt;
-            dposition[n8][e] = gate_scale * dt;
-          }
-        // dq += dt · k along the line; dt is kept for the keys.
+        steps.gates_backward(dposition, score);
         float dq[kN8][4];
         choose(dq, dsource[round], last_from_q);
-#pragma unroll
-        for (int n8 = 0; n8 < N8; n8 += 2) {
-          if (n8 * 8 >= axis.line_rows) break;
-          const auto fragment = as_a<T>(dposition[n8], dposition[n8 + 1]);
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            store_pair(dscores, first + at.g + i % 2 * 8, n8 * 8 + 2 * at.t + i / 2 * 8,
-                       fragment.r[i]);
-#pragma unroll
-          for (int column = 0; column < kN8; column += 2) {
-            FragmentB<T> b[2];
-            load_b_columns(b, k, begin + n8 * 8, column * 8);
-            mma(dq[column], fragment, b[0]);
-            mma(dq[column + 1], fragment, b[1]);
-          }
-        }
+        steps.add_dq(dq, dposition, first, begin);
         steps.add_to_rows(params.all.dq, dq, first);
       }
     }
@@ -277,20 +313,12 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
       const int begin = first / axis.line_rows * axis.line_rows;
       float dk[kN8][4];
       choose(dk, dsource[round], !last_from_q);
-      steps.add_keys(dk, first, begin);
+      steps.add_dk(dk, first, begin);
       steps.add_to_rows(params.all.dk, dk, first);
     }
   }
 
-  float* const gate_sums[2] = {params.all.dgate_scale[params.axis],
-                               params.all.dgate_offset[params.axis]};
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    if (gate_sums[i] == nullptr) continue;
-    const float sum =
-        block_sum(i == 0 ? dscale : doffset, reinterpret_cast<float*>(aligned_shared(unaligned)));
-    if (threadIdx.x == 0) gate_sums[i][blockIdx.x] = sum;
-  }
+  steps.store_gate_sums(reinterpret_cast<float*>(aligned_shared(unaligned)));
 }
 
 template <class T>

@@ -21,7 +21,8 @@ struct CenterParams {
 };
 
 /// The common vector of a head and axis, which all its vectors will be shifted by: the mean of the
-/// patches in the middle of the grid.
+/// patches in the middle of the grid. It has to be known before vectors are made, which leave
+/// shifted, so this kernel makes one block's lines of them and takes no samples from others.
 template <class T, class Lines>
 __global__ void __launch_bounds__(Lines::kThreads)
     center_kernel(const __grid_constant__ CenterParams params) {
