@@ -1,7 +1,9 @@
 #include "sape2/base/large_block.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 #ifdef __linux__
@@ -24,16 +26,18 @@ void FreeBlock::operator()(std::byte* block) const {
 Block large_block(std::size_t bytes) {
   const bool large = bytes >= kFewestPages * kPage;
   const std::size_t alignment = large ? kPage : kLine;
-  // A size that cannot be rounded up stays as it is, and is refused.
-  const std::size_t rounded = std::max(bytes, (bytes + kLine - 1) / kLine * kLine);
-  auto* block = static_cast<std::byte*>(std::aligned_alloc(alignment, std::max(rounded, kLine)));
-  if (block == nullptr) throw std::bad_alloc();
+  // No object may be larger than a difference of pointers can say.
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  void* memory = nullptr;
+  if (bytes >= most || ::posix_memalign(&memory, alignment, std::max(bytes, kLine)) != 0) {
+    throw std::bad_alloc();
+  }
 #ifdef MADV_HUGEPAGE
   // Whole pages alone: what lies behind the block is somebody else's. A refusal costs time, nothing
   // else.
-  if (large) (void)::madvise(block, bytes / kPage * kPage, MADV_HUGEPAGE);
+  if (large) (void)::madvise(memory, bytes / kPage * kPage, MADV_HUGEPAGE);
 #endif
-  return Block(block);
+  return Block(static_cast<std::byte*>(memory));
 }
 
 }  // namespace sape2::base
