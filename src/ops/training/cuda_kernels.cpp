@@ -1,6 +1,6 @@
 #include "sape2/kernels/cuda_training.h"
 
-#include "ops/kernel_views.h"
+#include "ops/backends/kernel_views.h"
 #include "ops/training/gather.h"
 #include "ops/training/kernels.h"
 

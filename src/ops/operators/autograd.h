@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/internal_ops.h"
+#include "ops/dispatcher/internal_ops.h"
 #include "ops/reference_guard.h"
 #include "ops/sizes.h"
 

@@ -1,5 +1,5 @@
-#include "ops/checks.h"
-#include "ops/public_ops.h"
+#include "ops/checks/checks.h"
+#include "ops/operators/public_ops.h"
 #include "ops/sizes.h"
 
 #include <ATen/ATen.h>

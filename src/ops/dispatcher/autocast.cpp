@@ -1,6 +1,6 @@
 // Under autocast the operators compute in its type, as scaled_dot_product_attention does: tokens
 // and given vectors are cast, tables, gates and gains stay in the type they are learnt in.
-#include "ops/public_ops.h"
+#include "ops/operators/public_ops.h"
 
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>

@@ -1,5 +1,5 @@
-#include "ops/internal_ops.h"
-#include "ops/operator_handle.h"
+#include "ops/dispatcher/internal_ops.h"
+#include "ops/dispatcher/operator_handle.h"
 
 namespace sape2::ops {
 namespace {

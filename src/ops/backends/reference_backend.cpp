@@ -1,7 +1,7 @@
-#include "ops/reference_backend.h"
+#include "ops/backends/reference_backend.h"
 
-#include "ops/checks.h"
-#include "ops/kept_vectors.h"
+#include "ops/backends/kept_vectors.h"
+#include "ops/checks/checks.h"
 #include "ops/packed_heads.h"
 #include "ops/reference/reference.h"
 

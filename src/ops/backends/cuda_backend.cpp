@@ -1,11 +1,11 @@
-#include "ops/cuda_backend.h"
+#include "ops/backends/cuda_backend.h"
 
 #include "sape2/kernels/cuda.h"
 
-#include "ops/kept_vectors.h"
-#include "ops/kernel_views.h"
+#include "ops/backends/kept_vectors.h"
+#include "ops/backends/kernel_views.h"
+#include "ops/backends/reference_backend.h"
 #include "ops/packed_heads.h"
-#include "ops/reference_backend.h"
 #include "ops/reference_guard.h"
 #include "ops/sizes.h"
 

@@ -1,11 +1,11 @@
-#include "ops/cpu_backend.h"
+#include "ops/backends/cpu_backend.h"
 
 #include "sape2/kernels/cope.h"
 
-#include "ops/kept_vectors.h"
-#include "ops/kernel_views.h"
+#include "ops/backends/kept_vectors.h"
+#include "ops/backends/kernel_views.h"
+#include "ops/backends/reference_backend.h"
 #include "ops/packed_heads.h"
-#include "ops/reference_backend.h"
 #include "ops/reference_guard.h"
 
 #include <ATen/ATen.h>

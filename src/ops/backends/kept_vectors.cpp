@@ -1,9 +1,9 @@
-#include "ops/kept_vectors.h"
+#include "ops/backends/kept_vectors.h"
 
 #include "ops/packed_heads.h"
 
 #ifdef SAPE2_FUSED_CUDA
-#include "ops/cuda_backend.h"
+#include "ops/backends/cuda_backend.h"
 #endif
 
 #include <ATen/ATen.h>

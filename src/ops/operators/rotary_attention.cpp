@@ -1,4 +1,4 @@
-#include "ops/autograd.h"
+#include "ops/operators/autograd.h"
 #include "ops/reference_guard.h"
 #include "ops/training/kernels.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/internal_ops.h"
+#include "ops/dispatcher/internal_ops.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 

@@ -1,6 +1,6 @@
 #include "sape2/ops/gates.h"
 
-#include "ops/checks.h"
+#include "ops/checks/checks.h"
 #include "ops/reference/reference.h"
 
 #include <ATen/ATen.h>

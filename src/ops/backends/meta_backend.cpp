@@ -1,7 +1,7 @@
 // Shapes and types without values: what tracing, torch.compile and Meta tensors ask for.
-#include "ops/checks.h"
-#include "ops/internal_ops.h"
-#include "ops/kept_vectors.h"
+#include "ops/backends/kept_vectors.h"
+#include "ops/checks/checks.h"
+#include "ops/dispatcher/internal_ops.h"
 #include "ops/packed_heads.h"
 #include "ops/sizes.h"
 

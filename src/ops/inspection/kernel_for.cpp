@@ -6,7 +6,7 @@
 #include "sape2/kernels/cuda.h"
 #endif
 
-#include "ops/public_ops.h"
+#include "ops/operators/public_ops.h"
 
 #include <c10/util/Exception.h>
 

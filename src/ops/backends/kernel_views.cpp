@@ -1,4 +1,4 @@
-#include "ops/kernel_views.h"
+#include "ops/backends/kernel_views.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>

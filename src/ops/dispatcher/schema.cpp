@@ -1,6 +1,6 @@
 // The operators' schemas. Public ones are differentiable everywhere; those with a leading
 // underscore are their device kernels and may change.
-#include "ops/public_ops.h"
+#include "ops/operators/public_ops.h"
 
 #include <torch/library.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/compat.h"
+#include "ops/dispatcher/compat.h"
 
 #include <string>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "ops/checks.h"
+#include "ops/checks/checks.h"
 
 #include "sape2/base/in_quotes.h"
 

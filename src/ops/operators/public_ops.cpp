@@ -1,8 +1,8 @@
-#include "ops/public_ops.h"
+#include "ops/operators/public_ops.h"
 
-#include "ops/autograd.h"
-#include "ops/checks.h"
-#include "ops/kept_vectors.h"
+#include "ops/backends/kept_vectors.h"
+#include "ops/checks/checks.h"
+#include "ops/operators/autograd.h"
 #include "ops/sizes.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "ops/internal_checks.h"
+#include "ops/checks/internal_checks.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

@@ -3,8 +3,8 @@
 #include "sape2/base/error.h"
 
 #include "ops/arguments.h"
-#include "ops/compat.h"
-#include "ops/internal_checks.h"
+#include "ops/checks/internal_checks.h"
+#include "ops/dispatcher/compat.h"
 
 #include <torch/library.h>
 

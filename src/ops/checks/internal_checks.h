@@ -1,7 +1,7 @@
 #pragma once
 
 #include "ops/arguments.h"
-#include "ops/checks.h"
+#include "ops/checks/checks.h"
 
 #include <utility>
 

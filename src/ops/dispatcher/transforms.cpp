@@ -1,6 +1,6 @@
 // vmap would run fused attention one image at a time, in a slow loop over kernels, and its
 // gradients not at all: it is refused by name.
-#include "ops/transforms.h"
+#include "ops/dispatcher/transforms.h"
 
 #include <c10/util/Exception.h>
 #include <torch/library.h>

@@ -1,6 +1,6 @@
 // Which kernels run on which device.
-#include "ops/cpu_backend.h"
-#include "ops/reference_backend.h"
+#include "ops/backends/cpu_backend.h"
+#include "ops/backends/reference_backend.h"
 
 namespace sape2::ops {
 
