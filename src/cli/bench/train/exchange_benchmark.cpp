@@ -6,7 +6,7 @@
 #include "sape2/train/training_step.h"
 
 #include "cli/bench/benchmarks.h"
-#include "cli/bench/stopwatch.h"
+#include "cli/bench/meters/stopwatch.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/together/processes.h"

@@ -1,4 +1,4 @@
-#include "cli/bench/infer_measure.h"
+#include "cli/bench/infer/infer_measure.h"
 
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
@@ -9,9 +9,9 @@
 #include "sape2/nn/presets.h"
 #include "sape2/nn/vit.h"
 
-#include "cli/bench/product_floor.h"
+#include "cli/bench/infer/product_floor.h"
+#include "cli/bench/infer/worker_process.h"
 #include "cli/bench/progress_line.h"
-#include "cli/bench/worker_process.h"
 #include "cli/limits.h"
 #include "cli/threads.h"
 

@@ -2,10 +2,10 @@
 #include "sape2/infer/session.h"
 #include "sape2/nn/vit.h"
 
-#include "cli/bench/infer_contestant.h"
-#include "cli/bench/process_memory.h"
-#include "cli/bench/stopwatch.h"
-#include "cli/bench/worker_process.h"
+#include "cli/bench/infer/infer_contestant.h"
+#include "cli/bench/infer/worker_process.h"
+#include "cli/bench/meters/process_memory.h"
+#include "cli/bench/meters/stopwatch.h"
 
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>

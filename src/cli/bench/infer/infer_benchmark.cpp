@@ -1,7 +1,7 @@
 #include "sape2/io/atomic_file.h"
 
 #include "cli/bench/benchmarks.h"
-#include "cli/bench/infer_measure.h"
+#include "cli/bench/infer/infer_measure.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"

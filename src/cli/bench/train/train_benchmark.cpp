@@ -1,9 +1,8 @@
-#include "sape2/base/error.h"
 #include "sape2/io/atomic_file.h"
 #include "sape2/nn/vit.h"
 
 #include "cli/bench/benchmarks.h"
-#include "cli/bench/train_measure.h"
+#include "cli/bench/train/train_measure.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/train/run_options.h"

@@ -1,4 +1,4 @@
-#include "cli/bench/attention_report.h"
+#include "cli/bench/attention/attention_report.h"
 
 #include "sape2/kernels/runtime.h"
 

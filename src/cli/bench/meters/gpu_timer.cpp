@@ -1,8 +1,8 @@
-#include "cli/bench/gpu_timer.h"
+#include "cli/bench/meters/gpu_timer.h"
 
 #include "sape2/base/error.h"
 
-#include "cli/bench/gpu_memory.h"
+#include "cli/bench/meters/gpu_memory.h"
 
 #ifdef SAPE2_LIBTORCH_CUDA
 #include <ATen/cuda/CUDAGraph.h>

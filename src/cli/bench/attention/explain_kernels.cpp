@@ -1,4 +1,4 @@
-#include "cli/bench/explain_kernels.h"
+#include "cli/bench/attention/explain_kernels.h"
 
 #include "sape2/ops/kernel_for.h"
 

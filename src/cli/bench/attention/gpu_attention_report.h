@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/bench/gpu_attention.h"
+#include "cli/bench/attention/gpu_attention.h"
 #include "cli/terminal.h"
 
 namespace sape2::cli {

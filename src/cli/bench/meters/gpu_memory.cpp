@@ -1,4 +1,4 @@
-#include "cli/bench/gpu_memory.h"
+#include "cli/bench/meters/gpu_memory.h"
 
 #ifdef SAPE2_LIBTORCH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/bench/attention_measure.h"
+#include "cli/bench/attention/attention_measure.h"
 #include "cli/info/blas_library.h"
 #include "cli/terminal.h"
 

@@ -1,4 +1,4 @@
-#include "cli/bench/train_measure.h"
+#include "cli/bench/train/train_measure.h"
 
 #include "sape2/nn/vit.h"
 #include "sape2/ops/ops.h"
@@ -6,8 +6,8 @@
 #include "sape2/train/loader_source.h"
 #include "sape2/train/training_step.h"
 
-#include "cli/bench/gpu_memory.h"
-#include "cli/bench/stopwatch.h"
+#include "cli/bench/meters/gpu_memory.h"
+#include "cli/bench/meters/stopwatch.h"
 
 #include <ATen/ATen.h>
 

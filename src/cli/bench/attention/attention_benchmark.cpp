@@ -3,10 +3,10 @@
 #include "sape2/kernels/dispatch.h"
 #include "sape2/train/device.h"
 
-#include "cli/bench/attention_report.h"
+#include "cli/bench/attention/attention_report.h"
+#include "cli/bench/attention/explain_kernels.h"
+#include "cli/bench/attention/gpu_attention_report.h"
 #include "cli/bench/benchmarks.h"
-#include "cli/bench/explain_kernels.h"
-#include "cli/bench/gpu_attention_report.h"
 #include "cli/bench/progress_line.h"
 #include "cli/info/compute_rate.h"
 #include "cli/program.h"
@@ -15,7 +15,6 @@
 
 #include <ATen/Context.h>
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cli/bench/process_memory.h"
+#include "cli/bench/meters/process_memory.h"
 
 #include "cli/argument_pointers.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/bench/attention_case.h"
+#include "cli/bench/attention/attention_case.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "cli/bench/product_floor.h"
+#include "cli/bench/infer/product_floor.h"
 
 #include "sape2/kernels/runtime.h"
 

@@ -1,9 +1,8 @@
 #pragma once
 
-#include "cli/bench/attention_case.h"
+#include "cli/bench/attention/attention_case.h"
 
 #include <optional>
-#include <vector>
 
 namespace sape2::cli {
 

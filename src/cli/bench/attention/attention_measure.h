@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cli/bench/attention_case.h"
-#include "cli/bench/stopwatch.h"
+#include "cli/bench/attention/attention_case.h"
+#include "cli/bench/meters/stopwatch.h"
 
 #include <optional>
 

@@ -1,6 +1,6 @@
-#include "cli/bench/gpu_attention.h"
+#include "cli/bench/attention/gpu_attention.h"
 
-#include "cli/bench/gpu_timer.h"
+#include "cli/bench/meters/gpu_timer.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

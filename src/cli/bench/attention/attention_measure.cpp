@@ -1,7 +1,7 @@
-#include "cli/bench/attention_measure.h"
+#include "cli/bench/attention/attention_measure.h"
 
-#include "cli/bench/child_process.h"
-#include "cli/bench/memory_meter.h"
+#include "cli/bench/attention/child_process.h"
+#include "cli/bench/meters/memory_meter.h"
 
 #include <nlohmann/json.hpp>
 

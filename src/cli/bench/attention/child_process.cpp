@@ -1,4 +1,4 @@
-#include "cli/bench/child_process.h"
+#include "cli/bench/attention/child_process.h"
 
 #include "cli/argument_pointers.h"
 

@@ -3,7 +3,7 @@
 #include "sape2/nn/encoding_spec.h"
 #include "sape2/nn/vit_config.h"
 
-#include "cli/bench/infer_contestant.h"
+#include "cli/bench/infer/infer_contestant.h"
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
-#include "cli/bench/gpu_attention_report.h"
+#include "cli/bench/attention/gpu_attention_report.h"
 
-#include "cli/bench/attention_report.h"
+#include "cli/bench/attention/attention_report.h"
 #include "cli/info/cuda_devices.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "cli/bench/memory_meter.h"
+#include "cli/bench/meters/memory_meter.h"
 
 #include "sape2/kernels/runtime.h"
 

@@ -1,4 +1,4 @@
-#include "cli/bench/attention_case.h"
+#include "cli/bench/attention/attention_case.h"
 
 #include "sape2/base/error.h"
 #include "sape2/ops/ops.h"

@@ -1,4 +1,4 @@
-#include "cli/bench/worker_process.h"
+#include "cli/bench/infer/worker_process.h"
 
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
