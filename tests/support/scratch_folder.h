@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace sape2::io::test {
+namespace sape2::testing {
 
 /// An empty folder that goes away with the object.
 class ScratchFolder {
@@ -35,4 +35,4 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace sape2::io::test
+}  // namespace sape2::testing

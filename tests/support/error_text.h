@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace sape2::io::test {
+namespace sape2::testing {
 
 /// The sentence of the Error that `action` must throw.
 template <class Action>
@@ -28,4 +28,4 @@ inline void expect_contains(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
 }
 
-}  // namespace sape2::io::test
+}  // namespace sape2::testing
