@@ -1,8 +1,7 @@
-#include "ops/backends/cuda_backend.h"
-
 #include "sape2/kernels/cuda.h"
 
 #include "ops/backends/kept_vectors.h"
+#include "ops/backends/kernel_arguments.h"
 #include "ops/backends/kernel_views.h"
 #include "ops/backends/reference_backend.h"
 #include "ops/packed_heads.h"
@@ -20,40 +19,17 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-kernels::DType type_of(const Tensor& q) {
-  return q.scalar_type() == at::kHalf ? kernels::DType::float16 : kernel_type(q);
-}
-
 bool type_fits(const Tensor& q) {
   const auto type = q.scalar_type();
   return !reference_only() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
-}
-
-kernels::Form kernel_form(Form form) {
-  return form == Form::distance ? kernels::Form::distance : kernels::Form::direct;
-}
-
-/// Tokens without a grid are one row.
-Grid in_one_row(const Tensor& q) {
-  return {1, q.size(2), 0};
-}
-Grid grid_of(const BiasedArguments& a) {
-  return a.form == Form::none ? in_one_row(a.q) : a.grid;
 }
 
 cuda::Call call_of(cuda::Operator op, const Tensor& q, const Grid& grid) {
   cuda::Call call;
   call.op = op;
   call.shape = kernel_shape(q, grid);
-  call.dtype = type_of(q);
+  call.dtype = kernel_type(q);
   return call;
-}
-
-kernels::Source source_of(const VectorArguments& a) {
-  return a.has_both() ? kernels::Source::qk : a.has_q() ? kernels::Source::q : kernels::Source::k;
-}
-kernels::Span span_of(const VectorArguments& a) {
-  return a.span == "suffix" ? kernels::Span::suffix : kernels::Span::between;
 }
 
 bool fused(const BiasedArguments& a) {
@@ -69,9 +45,10 @@ bool fused(const BiasedArguments& a) {
 /// What of a call with stage 1 its sizes say.
 cuda::Call stage1_call(cuda::Operator op, const VectorArguments& a) {
   auto call = call_of(op, a.q, a.grid);
-  call.source = source_of(a);
-  call.span = span_of(a);
-  call.positions = size_of(a.ex, -2);
+  const auto encoding = encoding_of(a);
+  call.source = encoding.source;
+  call.span = encoding.span;
+  call.positions = encoding.positions;
   return call;
 }
 
@@ -113,10 +90,6 @@ Tensor empty_beside(const Tensor& q, at::IntArrayRef sizes, at::ScalarType type)
   return at::detail::empty_cuda(sizes, type, q.device(), {});
 }
 
-void* data(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr() : nullptr;
-}
-
 /// A number or one for each head as (h) float32; undefined where the kernels' own will do.
 Tensor per_head_floats(const Tensor& value, const Tensor& q) {
   return value.defined() ? as_floats_per_head(value, q) : value;
@@ -132,142 +105,37 @@ bool tf32_is_on() {
 #endif
 }
 
-/// q, k and v for the kernels, and the tensors that keep their memory alive.
-struct Inputs {
+struct Inputs : HeldInputs {
   Inputs(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Grid& grid, double scale)
-      : q(with_contiguous_rows(q_in)),
-        k(with_contiguous_rows(k_in)),
-        v(with_contiguous_rows(v_in)),
-        params{kernel_shape(q, grid),
-               type_of(q),
-               float(scale),
-               const_view(q),
-               const_view(k),
-               const_view(v),
-               q.scalar_type() == at::kFloat && tf32_is_on()} {}
-  Tensor q, k, v;
-  kernels::AttentionInputs params;
+      : HeldInputs(q_in, k_in, v_in, grid, scale,
+                   q_in.scalar_type() == at::kFloat && tf32_is_on()) {}
 };
 
-kernels::SoftmaxRow* softmax_rows(const Tensor& softmax) {
-  return static_cast<kernels::SoftmaxRow*>(softmax.data_ptr());
-}
-
-struct Outputs {
+struct Outputs : HeldOutputs {
   explicit Outputs(const Tensor& q)
-      : out(empty_output(q)),
-        softmax(empty_beside(q, {q.size(0), q.size(1), q.size(2), 2}, at::kFloat)),
-        params{view(out), softmax_rows(softmax)} {}
-  Tensor out, softmax;
-  kernels::AttentionOutputs params;
+      : HeldOutputs(q, empty_beside(q, {q.size(0), q.size(1), q.size(2), 2}, at::kFloat)) {}
 };
 
-struct Saved {
-  explicit Saved(const BackwardInputs& in)
-      : out(with_contiguous_rows(in.outputs[0])),
-        softmax(in.outputs[1].contiguous()),
-        dout(with_contiguous_rows(in.grads[0])),
-        params{const_view(out), softmax_rows(softmax), const_view(dout)} {}
-  Tensor out, softmax, dout;
-  kernels::AttentionSaved params;
-};
-
-/// The gradients a backward pass makes. The kernels always write dq, dk and dv; `list` keeps the
-/// wanted ones.
-class Gradients {
- public:
-  explicit Gradients(const BackwardInputs& in) : in_(in) {}
-
-  bool may_share() const { return in_.may_share(); }
-  Tensor like(size_t index, const Tensor& tensor) {
-    return keep(
-        index,
-        in_.wants(index) ? empty_beside(tensor, tensor.sizes(), tensor.scalar_type()) : Tensor(),
-        tensor);
-  }
-  /// `gradient` is for the `index`-th tensor, and of its shape and type.
-  Tensor keep(size_t index, const Tensor& gradient, const Tensor& parameter) {
-    all_.push_back({index, gradient, parameter});
-    return gradient;
-  }
-  Tensor floats_like(size_t index, const Tensor& parameter, at::IntArrayRef shape) {
-    if (!in_.wants(index)) return {};
-    return keep(index, empty_beside(parameter, shape, at::kFloat), parameter);
-  }
-  Tensors list() const {
-    Tensors wanted;
-    for (const auto& [index, gradient, parameter] : all_)
-      if (in_.wants(index)) wanted.push_back(like_parameter(gradient, parameter));
-    return wanted;
-  }
-
- private:
-  struct Entry {
-    size_t index;
-    Tensor gradient, parameter;
-  };
-  const BackwardInputs& in_;
-  std::vector<Entry> all_;
-};
-
+/// The kernels always write dq, dk and dv.
 kernels::AttentionGradients qkv_gradients(Gradients& gradients, const Inputs& inputs) {
   const auto all = empty_like_heads(inputs.q, inputs.k, inputs.v, gradients.may_share());
   return {view(gradients.keep(0, all[0], inputs.q)), view(gradients.keep(1, all[1], inputs.k)),
           view(gradients.keep(2, all[2], inputs.v))};
 }
 
-/// What of stage 1 is known without its tensors' numbers.
-kernels::Encoding encoding_of(const VectorArguments& a) {
-  kernels::Encoding encoding;
-  encoding.source = source_of(a);
-  encoding.span = span_of(a);
-  encoding.positions = size_of(a.ex, -2);
-  encoding.tables_per_head = a.ex.dim() - (a.has_both() ? 1 : 0) == 3;
-  return encoding;
-}
-
-struct EncodingParameters {
+struct EncodingParameters : HeldEncoding {
   explicit EncodingParameters(const VectorArguments& a)
-      : ex(as_floats(a.ex)),
-        ey(as_floats(a.ey)),
-        gate_scale(per_head_floats(a.gate_scale, a.q)),
-        gate_offset(per_head_floats(a.gate_offset, a.q)),
-        params(encoding_of(a)) {
-    params.gate_scale = floats(gate_scale);
-    params.gate_offset = floats(gate_offset);
-    if (a.has_q()) params.q_tables = {floats(ex), floats(ey)};
-    if (!a.has_q()) params.k_tables = {floats(ex), floats(ey)};
-    if (a.has_both()) params.k_tables = {floats(ex) + ex.numel() / 2, floats(ey) + ey.numel() / 2};
-  }
-  Tensor ex, ey, gate_scale, gate_offset;
-  kernels::Encoding params;
+      : HeldEncoding(a, per_head_floats(a.gate_scale, a.q), per_head_floats(a.gate_offset, a.q)) {}
 };
-
-/// Gradients of the stage-1 parameters, whose first is the `first`-th tensor of the arguments.
-kernels::EncodingGradients encoding_gradients(Gradients& gradients, size_t first,
-                                              const VectorArguments& a) {
-  const auto dex = gradients.floats_like(first, a.ex, a.ex.sizes());
-  const auto dey = gradients.floats_like(first + 1, a.ey, a.ey.sizes());
-  const auto part = [&](int64_t offset) {
-    const auto at = [&](const Tensor& t) { return t.defined() ? floats(t) + offset : nullptr; };
-    return kernels::TableGradients{at(dex), at(dey)};
-  };
-  kernels::EncodingGradients params;
-  if (a.has_q()) params.q_tables = part(0);
-  if (!a.has_q() || a.has_both()) params.k_tables = part(a.has_both() ? a.ex.numel() / 2 : 0);
-  params.dgate_scale = floats(gradients.floats_like(first + 2, a.gate_scale, {a.q.size(1)}));
-  params.dgate_offset = floats(gradients.floats_like(first + 3, a.gate_offset, {a.q.size(1)}));
-  return params;
-}
 
 /// Where the kernels find the vectors they keep: what they were asked to keep is theirs to say.
 void* kept_data(const Sape2Arguments& a, const Tensor& vectors) {
   if (a.kept == 0) return nullptr;
   const auto& q = a.vectors.q;
   TORCH_CHECK_VALUE(
-      a.kept == CudaBackend::bytes_to_keep(a) && vectors.numel() == q.size(0) * q.size(1) * a.kept,
+      a.kept == bytes_cuda_keeps(a) && vectors.numel() == q.size(0) * q.size(1) * a.kept,
       "sape2: ", vectors.numel(), " bytes of axis vectors are kept, ", a.kept, " a head; none or ",
-      CudaBackend::bytes_to_keep(a), " a head were expected");
+      bytes_cuda_keeps(a), " a head were expected");
   return vectors.data_ptr();
 }
 
@@ -275,16 +143,26 @@ kernels::CopeEncoding cope_encoding(const CopeArguments& a, const Tensor& table)
   return {table.size(0), floats(table), float(a.scale), false};
 }
 
-struct GivenVectors {
+struct GivenVectors : HeldVectors {
   explicit GivenVectors(const BiasedArguments& a)
-      : ux(a.ux.contiguous()),
-        uy(a.uy.contiguous()),
-        gain(per_head_floats(a.gain, a.q)),
-        params{a.ux.dim() == 5 ? 2 : 1, ux.data_ptr(), uy.data_ptr()},
-        bias{floats(gain), a.bias_inside} {}
-  Tensor ux, uy, gain;
-  kernels::AxisVectors params;
+      : HeldVectors(a), gain(per_head_floats(a.gain, a.q)), bias{floats(gain), a.bias_inside} {}
+  Tensor gain;
   kernels::Bias bias;
+};
+
+/// The fused kernels on NVIDIA GPUs, for float32, bfloat16 and float16; everything else, and
+/// everything while a ReferenceGuard lives, runs on the plain formulas.
+struct CudaBackend {
+  static Tensors forward(const BiasedArguments& a);
+  static Tensors forward(const Sape2Arguments& a);
+  static Tensors forward(const CopeArguments& a);
+  static Tensors forward(const VectorArguments& a);
+  static Tensors forward(const BiasArguments& a);
+  static Tensors backward(const BackwardInputs& in, const BiasedArguments& a);
+  static Tensors backward(const BackwardInputs& in, const Sape2Arguments& a);
+  static Tensors backward(const BackwardInputs& in, const CopeArguments& a);
+  static Tensors backward(const BackwardInputs& in, const VectorArguments& a);
+  static Tensors backward(const BackwardInputs& in, const BiasArguments& a);
 };
 
 }  // namespace
@@ -312,8 +190,8 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a
   if (!fused(a)) return ReferenceBackend::backward(in, a);
   const c10::cuda::CUDAGuard guard(a.q.device());
   const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
-  const Saved saved(in);
-  Gradients gradients(in);
+  const HeldSaved saved(in);
+  Gradients gradients(in, empty_beside);
   const auto qkv = qkv_gradients(gradients, inputs);
   if (a.form == Form::none) {
     const Workspace workspace(cuda::plain_attention_workspace(inputs.params, true));
@@ -332,7 +210,7 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a
   return gradients.list();
 }
 
-int64_t CudaBackend::bytes_to_keep(const Sape2Arguments& a) {
+int64_t bytes_cuda_keeps(const Sape2Arguments& a) {
   const auto& s = a.vectors;
   if (!type_fits(s.q) || !at::hasCUDA()) return 0;
   const c10::cuda::CUDAGuard guard(s.q.device());
@@ -340,19 +218,19 @@ int64_t CudaBackend::bytes_to_keep(const Sape2Arguments& a) {
   const int64_t heads = size_of(s.q, 1);
   kernels::AttentionInputs inputs;
   inputs.shape = {1, heads, s.grid.rows, s.grid.cols, s.grid.prefix, size_of(s.q, 3)};
-  inputs.dtype = type_of(s.q);
+  inputs.dtype = kernel_type(s.q);
   inputs.scale = float(a.scale);
   const auto form = kernel_form(a.form);
   cuda::Call call;
   call.shape = inputs.shape;
   call.dtype = inputs.dtype;
   call.form = form;
-  call.source = source_of(s);
-  call.span = span_of(s);
-  call.positions = size_of(s.ex, -2);
+  const auto encoding = encoding_of(s);
+  call.source = encoding.source;
+  call.span = encoding.span;
+  call.positions = encoding.positions;
   if (!cuda::refusal(call).empty()) return 0;
-  return static_cast<int64_t>(cuda::sape2_attention_stage1_bytes(inputs, encoding_of(s), form)) /
-         heads;
+  return static_cast<int64_t>(cuda::sape2_attention_stage1_bytes(inputs, encoding, form)) / heads;
 }
 
 Tensors CudaBackend::forward(const Sape2Arguments& a) {
@@ -381,11 +259,11 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a)
   const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
   const EncodingParameters encoding(s);
   const auto gain = per_head_floats(a.gain, s.q);
-  const Saved saved(in);
+  const HeldSaved saved(in);
   const auto vectors = in.outputs[2].contiguous();
   auto saved_params = saved.params;
   saved_params.stage1 = kept_data(a, vectors);
-  Gradients gradients(in);
+  Gradients gradients(in, empty_beside);
   const auto qkv = qkv_gradients(gradients, inputs);
   const auto parameters = encoding_gradients(gradients, 3, s);
   const auto dgain = floats(gradients.floats_like(7, a.gain, {s.q.size(1)}));
@@ -409,9 +287,9 @@ Tensors CudaBackend::forward(const VectorArguments& a) {
     return empty_beside(q, shape, q.scalar_type());
   };
   const auto ux = empty(a.grid.cols), uy = empty(a.grid.rows);
-  cuda::sape2_vectors_forward({kernel_shape(q, a.grid), type_of(q), const_view(q), const_view(k)},
-                              encoding.params, {ux.data_ptr(), uy.data_ptr()},
-                              Workspace(0).launch());
+  cuda::sape2_vectors_forward(
+      {kernel_shape(q, a.grid), kernel_type(q), const_view(q), const_view(k)}, encoding.params,
+      {ux.data_ptr(), uy.data_ptr()}, Workspace(0).launch());
   return {ux, uy};
 }
 
@@ -421,11 +299,11 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a
   const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
   const EncodingParameters encoding(a);
   const auto dux = in.grads[0].contiguous(), duy = in.grads[1].contiguous();
-  Gradients gradients(in);
+  Gradients gradients(in, empty_beside);
   const auto dq = view(gradients.keep(0, empty_beside(q, q.sizes(), q.scalar_type()), q));
   const auto dk = view(gradients.keep(1, empty_beside(k, k.sizes(), k.scalar_type()), k));
   const auto parameters = encoding_gradients(gradients, 2, a);
-  const kernels::VectorInputs inputs{kernel_shape(q, a.grid), type_of(q), const_view(q),
+  const kernels::VectorInputs inputs{kernel_shape(q, a.grid), kernel_type(q), const_view(q),
                                      const_view(k)};
   const Workspace workspace(cuda::sape2_vectors_workspace(inputs, encoding.params));
   cuda::sape2_vectors_backward(inputs, encoding.params, {dux.data_ptr(), duy.data_ptr()}, {dq, dk},
@@ -451,8 +329,8 @@ Tensors CudaBackend::backward(const BackwardInputs& in, const CopeArguments& a) 
   const Inputs inputs(a.q, a.k, a.v, in_one_row(a.q), a.scale);
   const auto table = as_floats(a.e);
   const auto encoding = cope_encoding(a, table);
-  const Saved saved(in);
-  Gradients gradients(in);
+  const HeldSaved saved(in);
+  Gradients gradients(in, empty_beside);
   const auto qkv = qkv_gradients(gradients, inputs);
   const auto dtable = floats(gradients.floats_like(3, a.e, a.e.sizes()));
   const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, true));

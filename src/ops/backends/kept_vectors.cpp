@@ -2,10 +2,6 @@
 
 #include "ops/packed_heads.h"
 
-#ifdef SAPE2_FUSED_CUDA
-#include "ops/backends/cuda_backend.h"
-#endif
-
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
@@ -24,7 +20,7 @@ bool wants_gradient(const Sape2Arguments& a) {
 int64_t bytes_to_keep(const Sape2Arguments& a) {
   if (!a.vectors.q.device().is_cuda() || !wants_gradient(a)) return 0;
 #ifdef SAPE2_FUSED_CUDA
-  return CudaBackend::bytes_to_keep(a);
+  return bytes_cuda_keeps(a);
 #else
   return 0;
 #endif

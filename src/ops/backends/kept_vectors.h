@@ -10,6 +10,10 @@ namespace sape2::ops {
 /// backward pass makes its vectors itself.
 int64_t bytes_to_keep(const Sape2Arguments& a);
 
+/// How many the CUDA kernels would rather keep than make again; cuda_backend.cpp, in builds that
+/// have them.
+int64_t bytes_cuda_keeps(const Sape2Arguments& a);
+
 /// Room for a.kept bytes a head.
 at::Tensor empty_kept(const Sape2Arguments& a);
 

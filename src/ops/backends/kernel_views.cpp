@@ -16,7 +16,10 @@ kernels::Shape kernel_shape(const at::Tensor& q, const Grid& grid) {
 }
 
 kernels::DType kernel_type(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBFloat16 ? kernels::DType::bfloat16 : kernels::DType::float32;
+  const auto type = tensor.scalar_type();
+  return type == at::kBFloat16 ? kernels::DType::bfloat16
+         : type == at::kHalf   ? kernels::DType::float16
+                               : kernels::DType::float32;
 }
 
 at::Tensor with_contiguous_rows(const at::Tensor& tensor) {
@@ -52,6 +55,10 @@ at::Tensor floats_per_head_or(double standard, const at::Tensor& value, const at
   const at::Tensor same = empty_floats({q.size(1)});
   std::fill_n(same.data_ptr<float>(), same.numel(), static_cast<float>(standard));
   return same;
+}
+
+void* data(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
 
 float* floats(const at::Tensor& tensor) {

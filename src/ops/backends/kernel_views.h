@@ -34,6 +34,7 @@ at::Tensor empty_floats(at::IntArrayRef shape);
 at::Tensor floats_per_head_or(double standard, const at::Tensor& value, const at::Tensor& q);
 
 /// An undefined tensor's data is null.
+void* data(const at::Tensor& tensor);
 float* floats(const at::Tensor& tensor);
 
 /// A float32 gradient in the type of `parameter`, summed over heads where that is one number.

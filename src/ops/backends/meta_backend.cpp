@@ -3,7 +3,6 @@
 #include "ops/checks/checks.h"
 #include "ops/dispatcher/internal_ops.h"
 #include "ops/packed_heads.h"
-#include "ops/sizes.h"
 
 #include <ATen/ATen.h>
 

@@ -61,4 +61,10 @@ Tensors ReferenceBackend::autograd_of(const Tensors& outputs, const Tensors& lea
   return gradients;
 }
 
+#ifndef SAPE2_FUSED_CUDA  // otherwise cuda_backend.cpp says it
+TORCH_LIBRARY_IMPL(sape2, CUDA, m) {
+  Kernels<ReferenceBackend>::implement(m);
+}
+#endif
+
 }  // namespace sape2::ops
