@@ -153,62 +153,163 @@ struct GivenVectors : HeldVectors {
 /// The fused kernels on NVIDIA GPUs, for float32, bfloat16 and float16; everything else, and
 /// everything while a ReferenceGuard lives, runs on the plain formulas.
 struct CudaBackend {
-  static Tensors forward(const BiasedArguments& a);
-  static Tensors forward(const Sape2Arguments& a);
-  static Tensors forward(const CopeArguments& a);
-  static Tensors forward(const VectorArguments& a);
-  static Tensors forward(const BiasArguments& a);
-  static Tensors backward(const BackwardInputs& in, const BiasedArguments& a);
-  static Tensors backward(const BackwardInputs& in, const Sape2Arguments& a);
-  static Tensors backward(const BackwardInputs& in, const CopeArguments& a);
-  static Tensors backward(const BackwardInputs& in, const VectorArguments& a);
-  static Tensors backward(const BackwardInputs& in, const BiasArguments& a);
+  static Tensors forward(const BiasedArguments& a) {
+    if (!fused(a)) return ReferenceBackend::forward(a);
+    const c10::cuda::CUDAGuard guard(a.q.device());
+    const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
+    const Outputs outputs(a.q);
+    if (a.form == Form::none) {
+      const Workspace workspace(cuda::plain_attention_workspace(inputs.params, false));
+      cuda::plain_attention_forward(inputs.params, outputs.params, workspace.launch());
+    } else {
+      const GivenVectors given(a);
+      const auto form = kernel_form(a.form);
+      const Workspace workspace(
+          cuda::axis_bias_attention_workspace(inputs.params, given.params, form, false));
+      cuda::axis_bias_attention_forward(inputs.params, given.params, form, given.bias,
+                                        outputs.params, workspace.launch());
+    }
+    return {outputs.out, outputs.softmax};
+  }
+
+  static Tensors backward(const BackwardInputs& in, const BiasedArguments& a) {
+    if (!fused(a)) return ReferenceBackend::backward(in, a);
+    const c10::cuda::CUDAGuard guard(a.q.device());
+    const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
+    const HeldSaved saved(in);
+    Gradients gradients(in, empty_beside);
+    const auto qkv = qkv_gradients(gradients, inputs);
+    if (a.form == Form::none) {
+      const Workspace workspace(cuda::plain_attention_workspace(inputs.params, true));
+      cuda::plain_attention_backward(inputs.params, saved.params, qkv, workspace.launch());
+      return gradients.list();
+    }
+    const GivenVectors given(a);
+    const auto form = kernel_form(a.form);
+    const kernels::AxisVectorGradients vectors{
+        data(gradients.like(3, given.ux)), data(gradients.like(4, given.uy)),
+        floats(gradients.floats_like(5, a.gain, {a.q.size(1)}))};
+    const Workspace workspace(
+        cuda::axis_bias_attention_workspace(inputs.params, given.params, form, true));
+    cuda::axis_bias_attention_backward(inputs.params, given.params, form, given.bias, saved.params,
+                                       qkv, vectors, workspace.launch());
+    return gradients.list();
+  }
+
+  static Tensors forward(const Sape2Arguments& a) {
+    const auto& s = a.vectors;
+    if (!fused(a)) return ReferenceBackend::forward(a);
+    const c10::cuda::CUDAGuard guard(s.q.device());
+    const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
+    const EncodingParameters encoding(s);
+    const auto gain = per_head_floats(a.gain, s.q);
+    const Outputs outputs(s.q);
+    const auto form = kernel_form(a.form);
+    const auto vectors = empty_kept(a);
+    auto params = outputs.params;
+    params.stage1 = kept_data(a, vectors);
+    const Workspace workspace(
+        cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false, a.kept > 0));
+    cuda::sape2_attention_forward(inputs.params, encoding.params, form,
+                                  {floats(gain), a.bias_inside}, params, workspace.launch());
+    return {outputs.out, outputs.softmax, vectors};
+  }
+
+  static Tensors backward(const BackwardInputs& in, const Sape2Arguments& a) {
+    const auto& s = a.vectors;
+    if (!fused(a)) return ReferenceBackend::backward(in, a);
+    const c10::cuda::CUDAGuard guard(s.q.device());
+    const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
+    const EncodingParameters encoding(s);
+    const auto gain = per_head_floats(a.gain, s.q);
+    const HeldSaved saved(in);
+    const auto vectors = in.outputs[2].contiguous();
+    auto saved_params = saved.params;
+    saved_params.stage1 = kept_data(a, vectors);
+    Gradients gradients(in, empty_beside);
+    const auto qkv = qkv_gradients(gradients, inputs);
+    const auto parameters = encoding_gradients(gradients, 3, s);
+    const auto dgain = floats(gradients.floats_like(7, a.gain, {s.q.size(1)}));
+    const auto form = kernel_form(a.form);
+    const Workspace workspace(
+        cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true, a.kept > 0));
+    cuda::sape2_attention_backward(inputs.params, encoding.params, form,
+                                   {floats(gain), a.bias_inside}, saved_params, qkv, parameters,
+                                   dgain, workspace.launch());
+    return gradients.list();
+  }
+
+  static Tensors forward(const VectorArguments& a) {
+    if (!fused(a)) return ReferenceBackend::forward(a);
+    const c10::cuda::CUDAGuard guard(a.q.device());
+    const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
+    const EncodingParameters encoding(a);
+    const auto empty = [&](int64_t length) {
+      std::vector<int64_t> shape = {q.size(0), q.size(1), a.grid.patches(), length};
+      if (a.has_both()) shape.insert(shape.begin(), 2);
+      return empty_beside(q, shape, q.scalar_type());
+    };
+    const auto ux = empty(a.grid.cols), uy = empty(a.grid.rows);
+    cuda::sape2_vectors_forward(
+        {kernel_shape(q, a.grid), kernel_type(q), const_view(q), const_view(k)}, encoding.params,
+        {ux.data_ptr(), uy.data_ptr()}, Workspace(0).launch());
+    return {ux, uy};
+  }
+
+  static Tensors backward(const BackwardInputs& in, const VectorArguments& a) {
+    if (!fused(a)) return ReferenceBackend::backward(in, a);
+    const c10::cuda::CUDAGuard guard(a.q.device());
+    const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
+    const EncodingParameters encoding(a);
+    const auto dux = in.grads[0].contiguous(), duy = in.grads[1].contiguous();
+    Gradients gradients(in, empty_beside);
+    const auto dq = view(gradients.keep(0, empty_beside(q, q.sizes(), q.scalar_type()), q));
+    const auto dk = view(gradients.keep(1, empty_beside(k, k.sizes(), k.scalar_type()), k));
+    const auto parameters = encoding_gradients(gradients, 2, a);
+    const kernels::VectorInputs inputs{kernel_shape(q, a.grid), kernel_type(q), const_view(q),
+                                       const_view(k)};
+    const Workspace workspace(cuda::sape2_vectors_workspace(inputs, encoding.params));
+    cuda::sape2_vectors_backward(inputs, encoding.params, {dux.data_ptr(), duy.data_ptr()},
+                                 {dq, dk}, parameters, workspace.launch());
+    return gradients.list();
+  }
+
+  static Tensors forward(const CopeArguments& a) {
+    if (!fused(a)) return ReferenceBackend::forward(a);
+    const c10::cuda::CUDAGuard guard(a.q.device());
+    const Inputs inputs(a.q, a.k, a.v, in_one_row(a.q), a.scale);
+    const auto table = as_floats(a.e);
+    const auto encoding = cope_encoding(a, table);
+    const Outputs outputs(a.q);
+    const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, false));
+    cuda::cope_attention_forward(inputs.params, encoding, outputs.params, workspace.launch());
+    return {outputs.out, outputs.softmax};
+  }
+
+  static Tensors backward(const BackwardInputs& in, const CopeArguments& a) {
+    if (!fused(a)) return ReferenceBackend::backward(in, a);
+    const c10::cuda::CUDAGuard guard(a.q.device());
+    const Inputs inputs(a.q, a.k, a.v, in_one_row(a.q), a.scale);
+    const auto table = as_floats(a.e);
+    const auto encoding = cope_encoding(a, table);
+    const HeldSaved saved(in);
+    Gradients gradients(in, empty_beside);
+    const auto qkv = qkv_gradients(gradients, inputs);
+    const auto dtable = floats(gradients.floats_like(3, a.e, a.e.sizes()));
+    const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, true));
+    cuda::cope_attention_backward(inputs.params, encoding, saved.params, qkv, dtable,
+                                  workspace.launch());
+    return gradients.list();
+  }
+
+  // The stored bias has the plain formula as its only implementation here.
+  static Tensors forward(const BiasArguments& a) { return ReferenceBackend::forward(a); }
+  static Tensors backward(const BackwardInputs& in, const BiasArguments& a) {
+    return ReferenceBackend::backward(in, a);
+  }
 };
 
 }  // namespace
-
-Tensors CudaBackend::forward(const BiasedArguments& a) {
-  if (!fused(a)) return ReferenceBackend::forward(a);
-  const c10::cuda::CUDAGuard guard(a.q.device());
-  const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
-  const Outputs outputs(a.q);
-  if (a.form == Form::none) {
-    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, false));
-    cuda::plain_attention_forward(inputs.params, outputs.params, workspace.launch());
-  } else {
-    const GivenVectors given(a);
-    const auto form = kernel_form(a.form);
-    const Workspace workspace(
-        cuda::axis_bias_attention_workspace(inputs.params, given.params, form, false));
-    cuda::axis_bias_attention_forward(inputs.params, given.params, form, given.bias, outputs.params,
-                                      workspace.launch());
-  }
-  return {outputs.out, outputs.softmax};
-}
-
-Tensors CudaBackend::backward(const BackwardInputs& in, const BiasedArguments& a) {
-  if (!fused(a)) return ReferenceBackend::backward(in, a);
-  const c10::cuda::CUDAGuard guard(a.q.device());
-  const Inputs inputs(a.q, a.k, a.v, grid_of(a), a.scale);
-  const HeldSaved saved(in);
-  Gradients gradients(in, empty_beside);
-  const auto qkv = qkv_gradients(gradients, inputs);
-  if (a.form == Form::none) {
-    const Workspace workspace(cuda::plain_attention_workspace(inputs.params, true));
-    cuda::plain_attention_backward(inputs.params, saved.params, qkv, workspace.launch());
-    return gradients.list();
-  }
-  const GivenVectors given(a);
-  const auto form = kernel_form(a.form);
-  const kernels::AxisVectorGradients vectors{
-      data(gradients.like(3, given.ux)), data(gradients.like(4, given.uy)),
-      floats(gradients.floats_like(5, a.gain, {a.q.size(1)}))};
-  const Workspace workspace(
-      cuda::axis_bias_attention_workspace(inputs.params, given.params, form, true));
-  cuda::axis_bias_attention_backward(inputs.params, given.params, form, given.bias, saved.params,
-                                     qkv, vectors, workspace.launch());
-  return gradients.list();
-}
 
 int64_t bytes_cuda_keeps(const Sape2Arguments& a) {
   const auto& s = a.vectors;
@@ -231,120 +332,6 @@ int64_t bytes_cuda_keeps(const Sape2Arguments& a) {
   call.positions = encoding.positions;
   if (!cuda::refusal(call).empty()) return 0;
   return static_cast<int64_t>(cuda::sape2_attention_stage1_bytes(inputs, encoding, form)) / heads;
-}
-
-Tensors CudaBackend::forward(const Sape2Arguments& a) {
-  const auto& s = a.vectors;
-  if (!fused(a)) return ReferenceBackend::forward(a);
-  const c10::cuda::CUDAGuard guard(s.q.device());
-  const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
-  const EncodingParameters encoding(s);
-  const auto gain = per_head_floats(a.gain, s.q);
-  const Outputs outputs(s.q);
-  const auto form = kernel_form(a.form);
-  const auto vectors = empty_kept(a);
-  auto params = outputs.params;
-  params.stage1 = kept_data(a, vectors);
-  const Workspace workspace(
-      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, false, a.kept > 0));
-  cuda::sape2_attention_forward(inputs.params, encoding.params, form, {floats(gain), a.bias_inside},
-                                params, workspace.launch());
-  return {outputs.out, outputs.softmax, vectors};
-}
-
-Tensors CudaBackend::backward(const BackwardInputs& in, const Sape2Arguments& a) {
-  const auto& s = a.vectors;
-  if (!fused(a)) return ReferenceBackend::backward(in, a);
-  const c10::cuda::CUDAGuard guard(s.q.device());
-  const Inputs inputs(s.q, s.k, a.v, s.grid, a.scale);
-  const EncodingParameters encoding(s);
-  const auto gain = per_head_floats(a.gain, s.q);
-  const HeldSaved saved(in);
-  const auto vectors = in.outputs[2].contiguous();
-  auto saved_params = saved.params;
-  saved_params.stage1 = kept_data(a, vectors);
-  Gradients gradients(in, empty_beside);
-  const auto qkv = qkv_gradients(gradients, inputs);
-  const auto parameters = encoding_gradients(gradients, 3, s);
-  const auto dgain = floats(gradients.floats_like(7, a.gain, {s.q.size(1)}));
-  const auto form = kernel_form(a.form);
-  const Workspace workspace(
-      cuda::sape2_attention_workspace(inputs.params, encoding.params, form, true, a.kept > 0));
-  cuda::sape2_attention_backward(inputs.params, encoding.params, form,
-                                 {floats(gain), a.bias_inside}, saved_params, qkv, parameters,
-                                 dgain, workspace.launch());
-  return gradients.list();
-}
-
-Tensors CudaBackend::forward(const VectorArguments& a) {
-  if (!fused(a)) return ReferenceBackend::forward(a);
-  const c10::cuda::CUDAGuard guard(a.q.device());
-  const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
-  const EncodingParameters encoding(a);
-  const auto empty = [&](int64_t length) {
-    std::vector<int64_t> shape = {q.size(0), q.size(1), a.grid.patches(), length};
-    if (a.has_both()) shape.insert(shape.begin(), 2);
-    return empty_beside(q, shape, q.scalar_type());
-  };
-  const auto ux = empty(a.grid.cols), uy = empty(a.grid.rows);
-  cuda::sape2_vectors_forward(
-      {kernel_shape(q, a.grid), kernel_type(q), const_view(q), const_view(k)}, encoding.params,
-      {ux.data_ptr(), uy.data_ptr()}, Workspace(0).launch());
-  return {ux, uy};
-}
-
-Tensors CudaBackend::backward(const BackwardInputs& in, const VectorArguments& a) {
-  if (!fused(a)) return ReferenceBackend::backward(in, a);
-  const c10::cuda::CUDAGuard guard(a.q.device());
-  const auto q = with_contiguous_rows(a.q), k = with_contiguous_rows(a.k);
-  const EncodingParameters encoding(a);
-  const auto dux = in.grads[0].contiguous(), duy = in.grads[1].contiguous();
-  Gradients gradients(in, empty_beside);
-  const auto dq = view(gradients.keep(0, empty_beside(q, q.sizes(), q.scalar_type()), q));
-  const auto dk = view(gradients.keep(1, empty_beside(k, k.sizes(), k.scalar_type()), k));
-  const auto parameters = encoding_gradients(gradients, 2, a);
-  const kernels::VectorInputs inputs{kernel_shape(q, a.grid), kernel_type(q), const_view(q),
-                                     const_view(k)};
-  const Workspace workspace(cuda::sape2_vectors_workspace(inputs, encoding.params));
-  cuda::sape2_vectors_backward(inputs, encoding.params, {dux.data_ptr(), duy.data_ptr()}, {dq, dk},
-                               parameters, workspace.launch());
-  return gradients.list();
-}
-
-Tensors CudaBackend::forward(const CopeArguments& a) {
-  if (!fused(a)) return ReferenceBackend::forward(a);
-  const c10::cuda::CUDAGuard guard(a.q.device());
-  const Inputs inputs(a.q, a.k, a.v, in_one_row(a.q), a.scale);
-  const auto table = as_floats(a.e);
-  const auto encoding = cope_encoding(a, table);
-  const Outputs outputs(a.q);
-  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, false));
-  cuda::cope_attention_forward(inputs.params, encoding, outputs.params, workspace.launch());
-  return {outputs.out, outputs.softmax};
-}
-
-Tensors CudaBackend::backward(const BackwardInputs& in, const CopeArguments& a) {
-  if (!fused(a)) return ReferenceBackend::backward(in, a);
-  const c10::cuda::CUDAGuard guard(a.q.device());
-  const Inputs inputs(a.q, a.k, a.v, in_one_row(a.q), a.scale);
-  const auto table = as_floats(a.e);
-  const auto encoding = cope_encoding(a, table);
-  const HeldSaved saved(in);
-  Gradients gradients(in, empty_beside);
-  const auto qkv = qkv_gradients(gradients, inputs);
-  const auto dtable = floats(gradients.floats_like(3, a.e, a.e.sizes()));
-  const Workspace workspace(cuda::cope_attention_workspace(inputs.params, encoding, true));
-  cuda::cope_attention_backward(inputs.params, encoding, saved.params, qkv, dtable,
-                                workspace.launch());
-  return gradients.list();
-}
-
-// The stored bias has the plain formula as its only implementation here.
-Tensors CudaBackend::forward(const BiasArguments& a) {
-  return ReferenceBackend::forward(a);
-}
-Tensors CudaBackend::backward(const BackwardInputs& in, const BiasArguments& a) {
-  return ReferenceBackend::backward(in, a);
 }
 
 TORCH_LIBRARY_IMPL(sape2, CUDA, m) {
