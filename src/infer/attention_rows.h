@@ -5,7 +5,7 @@
 #include "infer/encoding.h"
 
 /// What attention is made of, as some patches see it, by the plain formulas: the numbers of
-/// src/ops/inspect.cpp without LibTorch. All are of one image.
+/// src/ops/inspection/inspect.cpp without LibTorch. All are of one image.
 namespace sape2::infer {
 
 /// Rows of attention without a bias.

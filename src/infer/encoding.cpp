@@ -4,8 +4,7 @@
 #include "sape2/base/in_quotes.h"
 
 #include "infer/attention_rows.h"
-
-#include <algorithm>
+#include "nn/definitions/named.h"
 
 namespace sape2::infer {
 
@@ -24,21 +23,12 @@ SAPE2_INFER_ENCODING_FILES(SAPE2_DECLARE)
 
 namespace {
 
-std::vector<EncodingMaker> collect_makers() {
-  std::vector<EncodingMaker> all;
-#define SAPE2_COLLECT(file) std::ranges::move(makers_of_##file(), std::back_inserter(all));
-  SAPE2_INFER_ENCODING_FILES(SAPE2_COLLECT)
-#undef SAPE2_COLLECT
-  return all;
-}
-
 std::unique_ptr<Encoding> make_plain(std::string_view name, const EncodingParts& parts) {
-  static const std::vector<EncodingMaker> makers = collect_makers();
-  const auto found = std::ranges::find(makers, name, &EncodingMaker::name);
-  if (found == makers.end()) {
-    throw Error("encoding " + in_quotes(name) + " cannot be run without LibTorch");
-  }
-  return found->make(parts);
+#define SAPE2_PART(file) makers_of_##file,
+  static const auto all = nn::joined<EncodingMaker>({SAPE2_INFER_ENCODING_FILES(SAPE2_PART)});
+#undef SAPE2_PART
+  if (const EncodingMaker* found = nn::find_named(all, name)) return found->make(parts);
+  throw Error("encoding " + in_quotes(name) + " cannot be run without LibTorch");
 }
 
 /// `X+ape`: APE acts at the input, X everywhere.

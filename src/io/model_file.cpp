@@ -11,7 +11,6 @@
 #include <ATen/ATen.h>
 
 #include <string>
-#include <utility>
 
 namespace sape2::io {
 namespace {

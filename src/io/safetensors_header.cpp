@@ -1,6 +1,5 @@
 #include "io/safetensors_header.h"
 
-#include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 
 #include <nlohmann/json.hpp>

@@ -1,10 +1,6 @@
 #include "sape2/nn/presets.h"
 
-#include "sape2/base/error.h"
-#include "sape2/base/in_quotes.h"
-#include "sape2/base/nearest_name.h"
-
-#include <algorithm>
+#include "nn/definitions/named.h"
 
 namespace sape2::nn {
 
@@ -26,11 +22,7 @@ const std::vector<Preset>& presets() {
 }
 
 const Preset& preset(std::string_view name) {
-  const auto found = std::ranges::find(presets(), name, &Preset::name);
-  if (found != presets().end()) return *found;
-  std::vector<std::string> names;
-  for (const Preset& known : presets()) names.push_back(known.name);
-  throw Error("model preset " + in_quotes(name) + " is not known; " + name_advice(name, names));
+  return named(presets(), name, "model preset");
 }
 
 }  // namespace sape2::nn

@@ -1,5 +1,4 @@
 // Attention as plain products, with every encoding.
-#include "sape2/base/error.h"
 
 #include "nn/encodings/tables.h"
 #include "onnx/model_graph.h"

@@ -1,7 +1,7 @@
 #include "sape2/ops/ops.h"
 
-#include "ops/operator_handle.h"
-#include "ops/public_ops.h"
+#include "ops/dispatcher/operator_handle.h"
+#include "ops/operators/public_ops.h"
 #include "ops/reference_guard.h"
 
 namespace sape2::ops {

@@ -2,8 +2,8 @@
 // keeps. Each is made of operators that autograd, autocast and torch.compile know.
 #include "sape2/explain/patch_choice.h"
 
+#include "ops/dispatcher/transforms.h"
 #include "ops/sizes.h"
-#include "ops/transforms.h"
 #include "python/encoding_info.h"
 #include "python/said.h"
 

@@ -9,8 +9,6 @@
 #include <httplib.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>

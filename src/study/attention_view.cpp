@@ -2,7 +2,7 @@
 
 #include "sape2/nn/vit.h"
 
-#include "ops/attention_weights.h"
+#include "ops/inspection/attention_weights.h"
 
 #include <ATen/ATen.h>
 

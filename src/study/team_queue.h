@@ -2,8 +2,6 @@
 
 #include "study/run_queue.h"
 
-#include <string>
-
 namespace sape2::dist {
 class Team;
 }

@@ -8,7 +8,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <charconv>
-#include <vector>
 
 namespace sape2::train {
 namespace {

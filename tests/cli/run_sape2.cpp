@@ -30,7 +30,7 @@ std::string read_to_end(int descriptor) {
   return text;
 }
 
-[[noreturn]] void become(const char* program, const std::vector<std::string>& arguments,
+[[noreturn]] void become(const char* program, const Arguments& arguments,
                          const Environment& variables) {
   for (const auto& [name, value] : variables) {
     value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
@@ -52,12 +52,16 @@ int wait_for(pid_t process) {
 
 }  // namespace
 
-Outcome run_sape2(const std::vector<std::string>& arguments, const Environment& variables) {
+Arguments with(Arguments arguments, const Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+Outcome run_sape2(const Arguments& arguments, const Environment& variables) {
   return run_program(SAPE2_PROGRAM, arguments, variables);
 }
 
-Outcome run_program(const char* program, const std::vector<std::string>& arguments,
-                    const Environment& variables) {
+Outcome run_program(const char* program, const Arguments& arguments, const Environment& variables) {
   Pipe out, err;
   const pid_t process = ::fork();
   if (process == 0) {
@@ -84,8 +88,7 @@ bool has_terminals() {
   return true;
 }
 
-Outcome run_sape2_on_terminal(const std::vector<std::string>& arguments,
-                              const Environment& variables) {
+Outcome run_sape2_on_terminal(const Arguments& arguments, const Environment& variables) {
   int terminal = -1;
   const pid_t process = ::forkpty(&terminal, nullptr, nullptr, nullptr);
   if (process == 0) become(SAPE2_PROGRAM, arguments, variables);

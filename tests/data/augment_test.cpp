@@ -2,7 +2,7 @@
 
 #include "sape2/data/shapes.h"
 
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <ATen/ATen.h>
 
@@ -12,8 +12,7 @@
 namespace sape2::data {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 const Dataset& pictures() {
   static const Dataset dataset = make_shapes({.count = 200}).dataset;

@@ -7,9 +7,10 @@
 #include "data/get/md5.h"
 #include "data/get/verify.h"
 #include "data/local_server.h"
+#include "data/own_roots.h"
 #include "data/tiny_files.h"
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <pwd.h>
 #include <unistd.h>
@@ -21,9 +22,7 @@ namespace sape2::data {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::error_text;
-using io::test::expect_contains;
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 
 class Quiet : public GetObserver {
  public:
@@ -142,12 +141,10 @@ TEST_F(Download, SaysWhyAnAddressCannotBeReached) {
   expect_contains(error_text([&] { fetch(); }), "nowhere.invalid");
 }
 
-/// A data set of small files, and the roots kept away from those of this machine.
+/// A data set of small files.
 class Get : public ::testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("SAPE2_DATA", (scratch_.path() / "data").c_str(), 1);
-    ::setenv("XDG_CACHE_HOME", (scratch_.path() / "cache").c_str(), 1);
     const CifarLayout layout = test::tiny_cifar10();
     test::write_cifar(layout, scratch_.path() / "made");
     official_ = official_files("cifar10");
@@ -165,11 +162,6 @@ class Get : public ::testing::Test {
     official_.npm_package = "";
   }
 
-  void TearDown() override {
-    ::unsetenv("SAPE2_DATA");
-    ::unsetenv("XDG_CACHE_HOME");
-  }
-
   GetResult get(const GetOptions& options = {}) { return get_official(official_, options, quiet_); }
 
   void expect_whole(const fs::path& folder) {
@@ -178,6 +170,7 @@ class Get : public ::testing::Test {
   }
 
   ScratchFolder scratch_;
+  test::OwnRoots roots_{scratch_.path()};
   test::LocalServer server_;
   OfficialFiles official_;
   Bytes archive_;

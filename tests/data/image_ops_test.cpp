@@ -2,7 +2,7 @@
 #include "sape2/data/image.h"
 #include "sape2/data/random.h"
 
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <ATen/ATen.h>
 
@@ -14,6 +14,8 @@
 // Every operation against its definition, written as a plain loop over the pixels of one image.
 namespace sape2::data {
 namespace {
+
+using namespace sape2::testing;
 
 constexpr int kHeight = 13, kWidth = 17;
 
@@ -233,10 +235,10 @@ TEST(ImageOps, EqualizeFlattensTheHistogram) {
 }
 
 TEST(ImageOps, NeedsOneCallAnImage) {
-  io::test::expect_contains(io::test::error_text([] {
-                              apply_image_ops(random_images(3, 3), {{}, {}});
-                            }),
-                            "2 operations for 3 images");
+  expect_contains(error_text([] {
+                    apply_image_ops(random_images(3, 3), {{}, {}});
+                  }),
+                  "2 operations for 3 images");
 }
 
 }  // namespace

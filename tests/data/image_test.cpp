@@ -3,16 +3,15 @@
 #include "sape2/data/random.h"
 
 #include "data/encoders.h"
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <png.h>
 
 namespace sape2::data {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 std::vector<int> pixel(const Image& image, std::int64_t y, std::int64_t x) {
   const auto* at = &image.pixels.at((y * image.width + x) * image.channels);
@@ -51,7 +50,7 @@ void expect_near(const std::vector<int>& actual, const std::vector<int>& expecte
 }
 
 TEST(Png, RoundTripsThroughAFile) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const Image image = random_image(13, 7, 3);
   write_png(scratch.path() / "a.png", image);
   const Image back = read_image(scratch.path() / "a.png");

@@ -2,15 +2,14 @@
 #include "sape2/data/loader.h"
 #include "sape2/data/shapes.h"
 
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <ATen/ATen.h>
 
 namespace sape2::data {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 constexpr std::int64_t kSide = 48;
 

@@ -4,10 +4,11 @@
 #include "data/files.h"
 #include "data/get/md5.h"
 #include "data/get/verify.h"
+#include "data/own_roots.h"
 #include "data/readers/readers.h"
 #include "data/tiny_files.h"
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 
@@ -17,9 +18,7 @@ namespace sape2::data {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::error_text;
-using io::test::expect_contains;
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 using Pixels = std::vector<std::uint8_t>;
 
 Image mask_of(std::int64_t height, std::int64_t width, Pixels pixels) {
@@ -196,15 +195,7 @@ TEST_F(MaskedFolder, MasksOf0And255AreNoticed) {
 /// Two pets in either split, in the official layout.
 class Pets : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ::setenv("SAPE2_DATA", (scratch_.path() / "data").c_str(), 1);
-    ::setenv("XDG_CACHE_HOME", (scratch_.path() / "cache").c_str(), 1);
-    make(scratch_ / "made");
-  }
-  void TearDown() override {
-    ::unsetenv("SAPE2_DATA");
-    ::unsetenv("XDG_CACHE_HOME");
-  }
+  void SetUp() override { make(scratch_ / "made"); }
 
   // All 37 breeds in either list, three of four of them dogs, as the names go.
   static void make(const fs::path& folder) {
@@ -239,6 +230,7 @@ class Pets : public ::testing::Test {
   };
 
   ScratchFolder scratch_;
+  test::OwnRoots roots_{scratch_.path()};
 };
 
 TEST_F(Pets, AreBreedsSpeciesOrMasks) {

@@ -4,9 +4,10 @@
 #include "sape2/data/image.h"
 #include "sape2/data/locations.h"
 
+#include "data/own_roots.h"
 #include "data/tiny_files.h"
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 
@@ -16,9 +17,7 @@ namespace sape2::data {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::error_text;
-using io::test::expect_contains;
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 
 void overwrite(const fs::path& path, std::int64_t at, std::uint8_t value) {
   Bytes bytes = read_file(path, 1 << 24);
@@ -284,8 +283,7 @@ TEST(Catalogue, AnswersUnknownNamesWithTheNearest) {
 
 TEST(Catalogue, SaysWhereItLookedAndWhatToDo) {
   const ScratchFolder scratch;
-  ::setenv("SAPE2_DATA", (scratch.path() / "data").c_str(), 1);
-  ::setenv("XDG_CACHE_HOME", (scratch.path() / "cache").c_str(), 1);
+  const test::OwnRoots roots(scratch.path());
   const std::string text = error_text(
       [&] { load_dataset("cifar100", Split::train, {.root = scratch.path() / "root"}); });
   for (const char* part : {"root", "data", "cache/sape2", "sape2 data get cifar100"}) {
@@ -297,8 +295,6 @@ TEST(Catalogue, SaysWhereItLookedAndWhatToDo) {
                     load_dataset("cifar100", Split::train, {.root = scratch.path() / "root"});
                   }),
                   "truncated");
-  ::unsetenv("SAPE2_DATA");
-  ::unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(Resized, KeepsFlatImagesAndTheRest) {

@@ -1,11 +1,13 @@
 #include "sape2/data/image.h"
 
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <cmath>
 
 namespace sape2::data {
 namespace {
+
+using namespace sape2::testing;
 
 Image gradient(std::int64_t height, std::int64_t width) {
   Image image{height, width, 1, {}};
@@ -66,9 +68,8 @@ TEST(ResizeToCover, CutsOutTheMiddle) {
 }
 
 TEST(Resize, RefusesImpossibleSizes) {
-  io::test::expect_contains(io::test::error_text([] { resize(gradient(4, 4), 0, 4); }), "4 × 0");
-  io::test::expect_contains(io::test::error_text([] { resize(gradient(4, 4), 4, 1 << 20); }),
-                            "1048576");
+  expect_contains(error_text([] { resize(gradient(4, 4), 0, 4); }), "4 × 0");
+  expect_contains(error_text([] { resize(gradient(4, 4), 4, 1 << 20); }), "1048576");
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
 #include "sape2/data/shapes.h"
 
 #include "data/get/md5.h"
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <ATen/ATen.h>
 
 namespace sape2::data {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 std::string checksum(const at::Tensor& bytes) {
   return md5_of({bytes.data_ptr<std::uint8_t>(), static_cast<std::size_t>(bytes.numel())});

@@ -1,8 +1,8 @@
 #include "data/get/tar.h"
 
 #include "data/tiny_files.h"
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <map>
 
@@ -10,9 +10,7 @@ namespace sape2::data {
 namespace fs = std::filesystem;
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 
 TEST(Tar, GivesTheWantedFilesByTheirPaths) {
   const ScratchFolder scratch;

@@ -4,7 +4,7 @@
 
 #include "sape2/dist/team.h"
 
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ NamedWork::NamedWork(std::string name, Work work) : name_(std::move(name)) {
 }
 
 std::vector<Json> NamedWork::done_by(int processes) const {
-  const io::test::ScratchFolder folder;
+  const sape2::testing::ScratchFolder folder;
   // Out of the range from which systems choose ports themselves.
   const int port = 20000 + static_cast<int>(std::random_device()() % 10000);
   std::vector<pid_t> started;

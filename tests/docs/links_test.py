@@ -34,7 +34,7 @@ MADE = {"runs", "build", "install", "share", "photos"}
 
 
 def missing_paths(page, root=pages.ROOT):
-    """Paths in code style, such as `src/ops/schema.cpp`, that are not in the tree."""
+    """Paths in code style, such as `src/ops/dispatcher/schema.cpp`, that are not in the tree."""
     for path in re.findall(r"`((?:[\w.-]+/)+[\w-]+\.(?:md|py|cpp|h|cu|cuh|toml|json|safetensors))`",
                            pages.without_blocks(page.read_text(encoding="utf-8"))):
         places = [page.parent, *(root / folder for folder in ROOTS)]

@@ -1,13 +1,14 @@
 #include "draw/line_chart.h"
 #include "io/raw_file.h"
-#include "io/scratch_folder.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 
 namespace sape2::draw {
 namespace {
 
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 
 std::uint32_t big_endian(const std::string& bytes, std::size_t at) {
   std::uint32_t value = 0;
@@ -20,7 +21,7 @@ std::uint32_t big_endian(const std::string& bytes, std::size_t at) {
 TEST(Canvas, WritesAPngOfItsSize) {
   const ScratchFolder folder;
   Canvas(Format::png, 30, 20, 2 * kPointsPerInch).write(folder / "a.png");
-  const std::string png = io::test::read_whole_file(folder / "a.png");
+  const std::string png = file_bytes(folder / "a.png");
   ASSERT_TRUE(png.starts_with("\x89PNG"));
   EXPECT_EQ(big_endian(png, 16), 60U);
   EXPECT_EQ(big_endian(png, 20), 40U);

@@ -3,14 +3,14 @@
 #include "sape2/explain/inspection.h"
 
 #include "explain/hand_made.h"
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <cmath>
 
 namespace sape2::explain {
 namespace {
 
-using io::test::expect_contains;
+using namespace sape2::testing;
 using test::hand_made_model;
 using test::some_image;
 

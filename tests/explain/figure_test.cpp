@@ -8,17 +8,17 @@
 #include "draw/canvas.h"
 #endif
 #include "explain/hand_made.h"
-#include "io/error_text.h"
 #include "io/raw_file.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <chrono>
 
 namespace sape2::explain {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 using test::hand_made_model;
 using test::some_image;
 
@@ -173,10 +173,10 @@ TEST(Figure, LongNamesAreCutBeforeTheyAreMeasured) {
 
 TEST(Figure, WritesWholeFilesOrNone) {
   if (!SAPE2_HAVE_DRAWING) GTEST_SKIP() << "this build cannot draw";
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   const Figure figure = figure_of({}, {"sape2-k"});
   write_figure(folder / "a.PNG", figure, {});
-  EXPECT_TRUE(io::test::read_whole_file(folder / "a.PNG").starts_with("\x89PNG"));
+  EXPECT_TRUE(file_bytes(folder / "a.PNG").starts_with("\x89PNG"));
   expect_contains(error_text([&] { write_figure(folder / "a.gif", figure, {}); }),
                   "must end in .png, .svg or .pdf");
   EXPECT_THROW(write_figure(folder / "no/a.png", figure, {}), Error);

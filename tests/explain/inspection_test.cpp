@@ -1,20 +1,18 @@
 #include "sape2/explain/inspection.h"
 
-#include "sape2/base/error.h"
 #include "sape2/explain/patch_choice.h"
 #include "sape2/study/prediction.h"
 #include "sape2/train/evaluate.h"
 
 #include "explain/hand_made.h"
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <cmath>
 
 namespace sape2::explain {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 using test::hand_made_model;
 using test::some_image;
 

@@ -1,18 +1,16 @@
 #include "sape2/explain/picture.h"
 
-#include "sape2/base/error.h"
 #include "sape2/components.h"
 #include "sape2/explain/view.h"
 
 #include "explain/hand_made.h"
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 namespace sape2::explain {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 TEST(Pictures, ComeFromDataSetsByNameAndRange) {
   PictureSource source;
@@ -27,7 +25,7 @@ TEST(Pictures, ComeFromDataSetsByNameAndRange) {
 
 TEST(Pictures, ComeFromFiles) {
   if (!SAPE2_HAVE_IMAGES) GTEST_SKIP() << "this build reads no images";
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   data::write_png(folder / "a:test:1", test::some_image(5, 7));
   EXPECT_EQ(PictureSource().find((folder / "a:test:1").native())[0].image.width, 7);
 }

@@ -1,15 +1,16 @@
 #include "sape2/explain/prediction_sheet.h"
 
-#include "sape2/base/error.h"
 #include "sape2/components.h"
 
 #include "explain/hand_made.h"
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <gtest/gtest.h>
 
 namespace sape2::explain {
 namespace {
+
+using namespace sape2::testing;
 
 SeenPicture seen(const std::string& label, const std::string& predicted) {
   return {{.name = "image", .image = test::some_image(), .label = label}, {{0, predicted, 0.62}}};
@@ -37,8 +38,7 @@ TEST(PredictionSheet, RefusesNothingAndTooMuch) {
   if (!SAPE2_HAVE_DRAWING) GTEST_SKIP() << "this build cannot draw";
   const auto error = [](std::size_t count) {
     const std::vector<SeenPicture> pictures(count, seen("cat", "cat"));
-    return io::test::error_text(
-        [&] { render_prediction_sheet("title", pictures, FigureFormat::png); });
+    return error_text([&] { render_prediction_sheet("title", pictures, FigureFormat::png); });
   };
   EXPECT_NE(error(0).find("no image"), std::string::npos);
   EXPECT_NE(error(241).find("at most 240"), std::string::npos) << error(241);

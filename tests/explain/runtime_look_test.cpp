@@ -8,23 +8,21 @@
 #include "sape2/study/prediction.h"
 
 #include "explain/hand_made.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 namespace sape2::explain {
 namespace {
 
 infer::Model runtime_model(const nn::ViT& model) {
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("sape2_look_test_" + std::to_string(::getpid()) + ".safetensors");
+  const sape2::testing::ScratchFolder folder;
+  const auto path = folder / "model.safetensors";
   io::save_model(path, model);
-  infer::Model loaded = infer::Model::open(path);
-  std::filesystem::remove(path);
-  return loaded;
+  return infer::Model::open(path);
 }
 
 void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {

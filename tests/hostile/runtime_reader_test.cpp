@@ -5,7 +5,7 @@
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -19,6 +19,8 @@
 
 namespace sape2::infer::test {
 namespace {
+
+using namespace sape2::testing;
 
 constexpr std::size_t kLengthBytes = 8;
 
@@ -37,7 +39,7 @@ std::string tiny_model(const std::string& encoding, nn::Pooling pooling, std::in
   config.class_names = {"cat", "dog"};
   config.mean = {0.5, 0.5, 0.5};
   config.deviation = {0.2, 0.2, 0.2};
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   io::save_model(folder.path() / "model.safetensors", nn::ViT(config));
   std::ifstream file(folder.path() / "model.safetensors", std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -195,7 +197,7 @@ TEST(RuntimeReader, RefusesEveryTruncation) {
 
 // A mapping of a file that somebody shortens would end the process.
 TEST(RuntimeReader, AFileMayBecomeShorterMeanwhile) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   const std::filesystem::path path = folder / "model.safetensors";
   const std::string whole = tiny_model("ape", nn::Pooling::mean, 0);
   const auto write = [&] { std::ofstream(path, std::ios::binary | std::ios::trunc) << whole; };

@@ -1,11 +1,9 @@
 #include "sape2/infer/session.h"
 
 #include "infer/support.h"
+#include "support/file_bytes.h"
 
 #include <gtest/gtest.h>
-
-#include <fstream>
-#include <iterator>
 
 // The runtime computes what nn::ViT computes. Differences are of the largest logit of the batch.
 namespace sape2::infer::testing {
@@ -144,8 +142,7 @@ TEST(Logits, DoNotDependOnThreadsOrBatches) {
 
 TEST(Logits, AreTheSameFromMemory) {
   const SavedModel saved(small_config("sape2-k"));
-  std::ifstream file(saved.path, std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string bytes = sape2::testing::file_bytes(saved.path);
   const Model model = [&] {
     // One byte further on nothing is aligned; and the memory is gone before the model runs.
     std::vector<char> moved(bytes.size() + 1);

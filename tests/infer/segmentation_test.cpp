@@ -4,15 +4,17 @@
 #include "sape2/infer/session.h"
 
 #include "infer/support.h"
+#include "support/error_text.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 
 namespace sape2::infer::testing {
 namespace {
+
+using namespace sape2::testing;
 
 constexpr double kTolerance = 2e-5;
 
@@ -23,15 +25,6 @@ nn::ModelConfig mask_config(nn::Pooling pooling, std::int64_t registers) {
   config.vit.pooling = pooling;
   config.vit.registers = registers;
   return config;
-}
-
-std::string sentence_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // The logits of LibTorch's pixels, (classes, height, width).
@@ -103,20 +96,19 @@ TEST(Segmentation, MistakesAreOneSentence) {
   Session session(Model::open(saved.path), {.threads = 1});
   const auto pixels = random_numbers(std::int64_t{3} * 12 * 20, 7);
   std::vector<float> few(4);
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(error_text([&] {
               session.run({pixels.data(), 1, 12, 20}, few);
             }),
             "there is room for 4 logits, expected 60: one for each image, patch and class");
   const data::Image picture{12, 20, 3, std::vector<std::uint8_t>(720)};
-  EXPECT_NE(
-      sentence_of([&] { predict(session, picture); }).find("the model's task is segmentation"),
-      std::string::npos);
+  EXPECT_NE(error_text([&] { predict(session, picture); }).find("the model's task is segmentation"),
+            std::string::npos);
   std::vector<float> logits(60);
-  EXPECT_NE(sentence_of([&] {
+  EXPECT_NE(error_text([&] {
               PixelLogits(logits, {3, 4}, 4);
             }).find("3×4 patches"),
             std::string::npos);
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(error_text([&] {
               (void)PixelLogits(logits, {3, 5}, 4).at({6, 10}, 2, 10);
             }),
             "there is no pixel 2,10; rows are 0 … 5 and columns 0 … 9 here");

@@ -4,13 +4,13 @@
 #include "sape2/infer/thread_pool.h"
 
 #include "infer/support.h"
+#include "support/error_text.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <new>
-#include <numeric>
 #include <thread>
 
 // Every allocation of this program is counted.
@@ -47,15 +47,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
 namespace sape2::infer::testing {
 namespace {
 
-std::string sentence_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
+using namespace sape2::testing;
 
 TEST(Session, AllocatesNothingAfterTheFirstCallOfASize) {
   for (const std::string& encoding : encodings_with_options()) {
@@ -106,27 +98,27 @@ TEST(Session, RefusesImagesThatDoNotFit) {
   Session session(Model::open(saved.path));
   const std::vector<float> pixels(3 * 12 * 20);
   std::vector<float> logits(10);
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(error_text([&] {
               session.run({pixels.data(), 1, 13, 20}, logits);
             }),
             "images are 13×20, which patches of 4×4 do not divide");
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(error_text([&] {
               session.run({pixels.data(), 1, 0, 20}, logits);
             }),
             "images are 0×20, which patches of 4×4 do not divide");
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(error_text([&] {
               session.run({nullptr, 1, 12, 20}, logits);
             }),
             "the images have no pixels: expected 1×3×12×20 numbers");
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(error_text([&] {
               session.run({pixels.data(), -1, 12, 20}, logits);
             }),
             "the batch has -1 images, expected a number from 0 to 1048576");
-  EXPECT_EQ(sentence_of([&] {
+  EXPECT_EQ(error_text([&] {
               session.run({pixels.data(), 1, 12, 20}, std::span(logits).first(9));
             }),
             "there is room for 9 logits, expected 10: one for each image and class");
-  EXPECT_EQ(sentence_of([&] { Session(Model::open(saved.path), {.threads = -1}); }),
+  EXPECT_EQ(error_text([&] { Session(Model::open(saved.path), {.threads = -1}); }),
             "threads is -1, expected 0 for one on each core, or a number from 1");
   EXPECT_TRUE(session.run({nullptr, 0, 12, 20}).empty());
 }
@@ -164,7 +156,7 @@ TEST(ThreadPool, HandsAnErrorToTheCaller) {
   const auto fail = [](std::int64_t begin, std::int64_t end) {
     if (begin <= 5 && 5 < end) throw Error("the fifth failed");
   };
-  EXPECT_EQ(sentence_of([&] { pool.parallel_for(50, fail); }), "the fifth failed");
+  EXPECT_EQ(error_text([&] { pool.parallel_for(50, fail); }), "the fifth failed");
   std::atomic<std::int64_t> sum{0};
   pool.parallel_for(10, [&](std::int64_t begin, std::int64_t end) { sum += end - begin; });
   EXPECT_EQ(sum, 10);

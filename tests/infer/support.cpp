@@ -4,22 +4,11 @@
 #include "sape2/nn/random_stream.h"
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 namespace sape2::infer::testing {
-namespace {
-
-std::filesystem::path scratch_path() {
-  static std::atomic<int> count{0};
-  return std::filesystem::temp_directory_path() / ("sape2-infer-" + std::to_string(::getpid()) +
-                                                   "-" + std::to_string(count++) + ".safetensors");
-}
-
-}  // namespace
 
 nn::ModelConfig small_config(const std::string& encoding) {
   nn::ModelConfig config;
@@ -37,8 +26,7 @@ nn::ModelConfig small_config(const std::string& encoding) {
   return config;
 }
 
-SavedModel::SavedModel(const nn::ModelConfig& config, io::WeightType weights)
-    : path(scratch_path()) {
+SavedModel::SavedModel(const nn::ModelConfig& config, io::WeightType weights) {
   nn::ViT made(config, {.seed = 3});
   const at::NoGradGuard no_grad;
   std::uint64_t seed = 1;
@@ -49,10 +37,6 @@ SavedModel::SavedModel(const nn::ModelConfig& config, io::WeightType weights)
   }
   io::save_model(path, made, {.weights = weights, .extra = {}});
   model = io::load_model(path);
-}
-
-SavedModel::~SavedModel() {
-  std::filesystem::remove(path);
 }
 
 std::vector<float> SavedModel::logits(const std::vector<float>& pixels, std::int64_t count,

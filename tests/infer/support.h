@@ -4,6 +4,8 @@
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 
+#include "support/scratch_folder.h"
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,15 +20,13 @@ nn::ModelConfig small_config(const std::string& encoding);
 struct SavedModel {
   explicit SavedModel(const nn::ModelConfig& config,
                       io::WeightType weights = io::WeightType::float32);
-  ~SavedModel();
-  SavedModel(const SavedModel&) = delete;
-  SavedModel& operator=(const SavedModel&) = delete;
 
   /// What LibTorch makes of normalised images.
   std::vector<float> logits(const std::vector<float>& pixels, std::int64_t count,
                             std::int64_t height, std::int64_t width) const;
 
-  std::filesystem::path path;
+  sape2::testing::ScratchFolder folder;
+  const std::filesystem::path path = folder / "model.safetensors";
   std::shared_ptr<nn::ViT> model;  ///< as loaded from the file
 };
 

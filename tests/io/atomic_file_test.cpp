@@ -1,8 +1,9 @@
 #include "sape2/io/atomic_file.h"
 
-#include "io/error_text.h"
 #include "io/raw_file.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,6 +16,8 @@
 namespace sape2::io::test {
 namespace {
 
+using namespace sape2::testing;
+
 namespace fs = std::filesystem;
 
 TEST(AtomicFile, AppearsOnlyWhenCommitted) {
@@ -25,7 +28,7 @@ TEST(AtomicFile, AppearsOnlyWhenCommitted) {
     EXPECT_FALSE(fs::exists(folder / "f"));
     file.write("cd");
     file.commit();
-    EXPECT_EQ(read_whole_file(folder / "f"), "abcd");
+    EXPECT_EQ(file_bytes(folder / "f"), "abcd");
   }
   EXPECT_EQ(folder.file_count(), 1u);
 }
@@ -34,7 +37,7 @@ TEST(AtomicFile, LeavesTheOldFileWithoutCommit) {
   ScratchFolder folder;
   std::ofstream(folder / "f") << "old";
   { AtomicFile(folder / "f").write("new"); }
-  EXPECT_EQ(read_whole_file(folder / "f"), "old");
+  EXPECT_EQ(file_bytes(folder / "f"), "old");
   EXPECT_EQ(folder.file_count(), 1u);
 }
 
@@ -46,7 +49,7 @@ TEST(AtomicFile, ReplacesTheOldFileAndFollowsLinks) {
   file.write("new");
   file.commit();
   EXPECT_TRUE(fs::is_symlink(folder / "link"));
-  EXPECT_EQ(read_whole_file(folder / "f"), "new");
+  EXPECT_EQ(file_bytes(folder / "f"), "new");
 }
 
 TEST(AtomicFile, RespectsTheUmaskAndLongNames) {
@@ -91,7 +94,7 @@ TEST(AtomicFile, AWriteThatStopsHalfWayLeavesNothing) {
   ::signal(SIGXFSZ, old_handler);
   expect_contains(text, "cannot write \"");
   expect_contains(text, "File too large");
-  EXPECT_EQ(read_whole_file(folder / "f"), "old");
+  EXPECT_EQ(file_bytes(folder / "f"), "old");
   EXPECT_EQ(folder.file_count(), 1u);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using Crc = std::uint32_t (*)(std::span<const std::byte>, std::uint32_t);
 
-class Crc32c : public testing::TestWithParam<Crc> {
+class Crc32c : public ::testing::TestWithParam<Crc> {
  protected:
   static std::uint32_t of(std::string_view text, std::uint32_t before = 0) {
     return GetParam()(std::as_bytes(std::span(text)), before);
@@ -54,7 +54,7 @@ TEST_P(Crc32c, IsTheDefinitionAtEveryLengthAndAlignment) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, Crc32c, testing::Values(&crc32c, &crc32c_portable),
+INSTANTIATE_TEST_SUITE_P(Forms, Crc32c, ::testing::Values(&crc32c, &crc32c_portable),
                          [](const auto& given) { return given.index == 0 ? "here" : "portable"; });
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "sape2/io/folder_lock.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,10 @@
 namespace sape2::io {
 namespace {
 
+using namespace sape2::testing;
+
 TEST(FolderLock, IsHeldUntilTheLastCopyIsGone) {
-  const test::ScratchFolder folder;
+  const ScratchFolder folder;
   auto lock = FolderLock::take(folder.path());
   ASSERT_TRUE(lock);
   EXPECT_FALSE(FolderLock::take(folder.path()));
@@ -25,7 +27,7 @@ TEST(FolderLock, IsHeldUntilTheLastCopyIsGone) {
 }
 
 TEST(FolderLock, WaitsForWhoeverHoldsIt) {
-  const test::ScratchFolder folder;
+  const ScratchFolder folder;
   auto lock = FolderLock::take(folder.path());
   std::atomic<bool> released = false;
   std::thread other([&] {
@@ -39,8 +41,8 @@ TEST(FolderLock, WaitsForWhoeverHoldsIt) {
 }
 
 TEST(FolderLock, NeedsAFolder) {
-  const test::ScratchFolder folder;
-  test::expect_contains(test::error_text([&] { FolderLock::take(folder / "none"); }), "none");
+  const ScratchFolder folder;
+  expect_contains(error_text([&] { FolderLock::take(folder / "none"); }), "none");
 }
 
 }  // namespace

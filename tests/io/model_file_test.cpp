@@ -4,8 +4,8 @@
 #include "sape2/nn/encoding_definition.h"
 #include "sape2/nn/vit.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -17,6 +17,8 @@
 
 namespace sape2::io::test {
 namespace {
+
+using namespace sape2::testing;
 
 namespace fs = std::filesystem;
 
@@ -64,7 +66,7 @@ std::vector<std::string> encodings_to_store() {
   return encodings;
 }
 
-class ModelFileOfEachEncoding : public testing::TestWithParam<std::string> {};
+class ModelFileOfEachEncoding : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ModelFileOfEachEncoding, RebuildsTheModelBitForBit) {
   ScratchFolder folder;
@@ -83,7 +85,7 @@ TEST_P(ModelFileOfEachEncoding, RebuildsTheModelBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ModelFile, ModelFileOfEachEncoding,
-                         testing::ValuesIn(encodings_to_store()), [](const auto& encoding) {
+                         ::testing::ValuesIn(encodings_to_store()), [](const auto& encoding) {
                            std::string name = encoding.param;
                            for (char& c : name) {
                              if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';

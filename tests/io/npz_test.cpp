@@ -1,8 +1,9 @@
 #include "sape2/io/npz.h"
 
-#include "io/error_text.h"
 #include "io/raw_file.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 namespace sape2::io {
 namespace {
 
-using test::ScratchFolder;
+using namespace sape2::testing;
 
 std::uint32_t number(const std::string& file, std::size_t at, int size) {
   std::uint32_t value = 0;
@@ -54,7 +55,7 @@ TEST(Npz, HoldsArraysAsNumpyExpectsThem) {
   const ScratchFolder folder;
   const at::Tensor square = at::arange(6, at::kFloat).view({2, 3}).t();
   write_npz(folder / "a.npz", {{"square", square}, {"one", at::full({}, 7, at::kLong)}});
-  const auto entries = unzip(test::read_whole_file(folder / "a.npz"));
+  const auto entries = unzip(file_bytes(folder / "a.npz"));
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(entries[0].name, "one.npy");
   EXPECT_EQ(entries[1].name, "square.npy");
@@ -77,7 +78,7 @@ TEST(Npz, HoldsArraysAsNumpyExpectsThem) {
 TEST(Npz, NamesAreUtf8) {
   const ScratchFolder folder;
   write_npz(folder / "a.npz", {{"größe", at::zeros({2})}});
-  const std::string file = test::read_whole_file(folder / "a.npz");
+  const std::string file = file_bytes(folder / "a.npz");
   EXPECT_EQ(unzip(file)[0].name, "größe.npy");
   EXPECT_NE(number(file, 6, 2) & 0x0800U, 0U) << "the flag that says so";
 }
@@ -85,14 +86,14 @@ TEST(Npz, NamesAreUtf8) {
 TEST(Npz, RefusesTypesThatNumpyLacksAndLeavesNothing) {
   const ScratchFolder folder;
   const auto write = [&] { write_npz(folder / "a.npz", {{"b", at::zeros({2}, at::kBFloat16)}}); };
-  test::expect_contains(test::error_text(write), "\"b\"");
+  expect_contains(error_text(write), "\"b\"");
   EXPECT_EQ(folder.file_count(), 0U);
 }
 
 TEST(Npz, NamesAFolderThatIsNotThere) {
   const ScratchFolder folder;
   const auto write = [&] { write_npz(folder / "no/a.npz", {}); };
-  test::expect_contains(test::error_text(write), "a.npz");
+  expect_contains(error_text(write), "a.npz");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "sape2/io/safetensors.h"
 
-#include "io/error_text.h"
 #include "io/raw_file.h"
+#include "support/error_text.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,8 @@
 
 namespace sape2::io::test {
 namespace {
+
+using namespace sape2::testing;
 
 struct HostileFile {
   std::string name;
@@ -151,7 +153,7 @@ const std::vector<HostileFile> kHostileFiles = {
      "tensor \"t\" has 4 bytes, expected 0 for F32 [0]"},
 };
 
-class HostileFiles : public testing::TestWithParam<HostileFile> {};
+class HostileFiles : public ::testing::TestWithParam<HostileFile> {};
 
 TEST_P(HostileFiles, AreRefusedWithASentence) {
   const std::string text =
@@ -160,7 +162,7 @@ TEST_P(HostileFiles, AreRefusedWithASentence) {
   expect_contains(text, GetParam().expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Safetensors, HostileFiles, testing::ValuesIn(kHostileFiles),
+INSTANTIATE_TEST_SUITE_P(Safetensors, HostileFiles, ::testing::ValuesIn(kHostileFiles),
                          [](const auto& hostile) { return hostile.param.name; });
 
 TEST(HostileNames, AreShownOnOneShortLine) {

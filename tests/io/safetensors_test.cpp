@@ -1,8 +1,9 @@
 #include "sape2/io/safetensors.h"
 
-#include "io/error_text.h"
 #include "io/raw_file.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
@@ -18,6 +20,8 @@
 
 namespace sape2::io::test {
 namespace {
+
+using namespace sape2::testing;
 
 namespace fs = std::filesystem;
 
@@ -83,7 +87,7 @@ TEST(Safetensors, EmptyTensorsScalarsAndNoTensors) {
   EXPECT_EQ(as_text(file.at("").bytes), "a");
 
   write_safetensors(folder / "none.safetensors", {});
-  EXPECT_EQ(read_whole_file(folder / "none.safetensors"), raw_file("{}      "));
+  EXPECT_EQ(file_bytes(folder / "none.safetensors"), raw_file("{}      "));
   EXPECT_TRUE(SafetensorsFile::open(folder / "none.safetensors").tensors().empty());
 }
 
@@ -103,11 +107,11 @@ TEST(Safetensors, LayoutIsThatOfTheReferenceImplementation) {
                              R"("m":{"dtype":"BF16","shape":[1,1],"data_offsets":[12,14]},)"
                              R"("a":{"dtype":"U8","shape":[1],"data_offsets":[14,15]}})";
   const std::string padding((8 - header.size() % 8) % 8, ' ');
-  EXPECT_EQ(read_whole_file(folder / "f"), raw_file(header + padding,
-                                                    "01234567"
-                                                    "0123"
-                                                    "01"
-                                                    "0"));
+  EXPECT_EQ(file_bytes(folder / "f"), raw_file(header + padding,
+                                               "01234567"
+                                               "0123"
+                                               "01"
+                                               "0"));
 }
 
 TEST(Safetensors, TheOrderGivenDoesNotMatter) {
@@ -125,7 +129,7 @@ TEST(Safetensors, TheOrderGivenDoesNotMatter) {
   write_safetensors(folder / "1", tensors);
   std::ranges::reverse(tensors);
   write_safetensors(folder / "2", tensors);
-  EXPECT_EQ(read_whole_file(folder / "1"), read_whole_file(folder / "2"));
+  EXPECT_EQ(file_bytes(folder / "1"), file_bytes(folder / "2"));
   EXPECT_EQ(names_of(SafetensorsFile::open(folder / "1").tensors()),
             (std::vector<std::string>{"aI64", "bI64", "cI64", "aF32", "bF32", "cF32", "aBOOL",
                                       "bBOOL", "cBOOL"}));

@@ -2,18 +2,22 @@
 
 #include "sape2/io/checksum.h"
 
-#include "io/error_text.h"
 #include "io/raw_file.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 namespace sape2::io::test {
 namespace {
+
+using namespace sape2::testing;
 
 namespace fs = std::filesystem;
 
@@ -68,9 +72,9 @@ TEST(TensorFile, SharesTheMappingAndOutlivesTheFile) {
 TEST(TensorFile, ChangingATensorDoesNotChangeTheFile) {
   ScratchFolder folder;
   save_tensors(folder / "f", {{"t", at::zeros({4})}});
-  const std::string before = read_whole_file(folder / "f");
+  const std::string before = file_bytes(folder / "f");
   load_tensor(folder / "f", "t").fill_(7);
-  EXPECT_EQ(read_whole_file(folder / "f"), before);
+  EXPECT_EQ(file_bytes(folder / "f"), before);
 }
 
 TEST(TensorFile, UnalignedDataIsCopied) {
@@ -121,7 +125,7 @@ TEST(TensorFile, EveryFlippedByteOfOurFilesIsFound) {
   ScratchFolder folder;
   save_tensors(folder / "f", {{"a", at::arange(6, at::kFloat)}, {"b", at::ones({2, 2})}},
                {{"about", "something"}});
-  const std::string whole = read_whole_file(folder / "f");
+  const std::string whole = file_bytes(folder / "f");
   const auto key = whole.find(kChecksumKey);
   ASSERT_NE(key, std::string::npos);
   for (std::size_t i = 0; i < whole.size(); ++i) {

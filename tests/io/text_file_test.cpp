@@ -1,7 +1,7 @@
 #include "io/text_file.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,11 +11,10 @@
 namespace sape2::io {
 namespace {
 
-using test::error_text;
-using test::expect_contains;
+using namespace sape2::testing;
 
 TEST(TextFile, IsReadWhole) {
-  const test::ScratchFolder folder;
+  const ScratchFolder folder;
   std::ofstream(folder / "text") << "a\nb";
   EXPECT_EQ(read_text_file(folder / "text", 3), "a\nb");
   expect_contains(error_text([&] { read_text_file(folder / "text", 2); }),
@@ -25,7 +24,7 @@ TEST(TextFile, IsReadWhole) {
 }
 
 TEST(TextFile, WhatIsNoFileIsRefusedAtOnce) {
-  const test::ScratchFolder folder;
+  const ScratchFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_contains(error_text([&] { read_text_file(folder / "pipe", 9); }), "not a regular file");
   expect_contains(error_text([&] { read_text_file("/dev/zero", 9); }), "not a regular file");

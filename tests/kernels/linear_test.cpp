@@ -77,6 +77,27 @@ double largest_difference(const Some& some, const Other& other) {
   return largest;
 }
 
+/// All that a layer can do at once, on inputs that `x` holds: its error may be twice that of the
+/// plain formula.
+template <typename Rows>
+void expect_as_exact_as_plain(const LinearCase& c, const Inputs& in, const PackedWeights& packed,
+                              const Rows& x) {
+  SCOPED_TRACE(std::to_string(c.rows) + " " + std::to_string(c.inputs) + " " +
+               std::to_string(c.outputs));
+  for (const bool with_gelu : {false, true}) {
+    std::vector<float> y = in.added;  // what is added may be the output
+    linear(packed, c.rows, x, {y.data(), c.outputs},
+           {.bias = in.bias.data(),
+            .activation = with_gelu ? Activation::gelu : Activation::none,
+            .factor = in.factor.data(),
+            .added = y.data(),
+            .added_stride = c.outputs});
+    const auto exact = plain_linear<double>(c, in, with_gelu);
+    const auto plain = plain_linear<float>(c, in, with_gelu);
+    EXPECT_LE(largest_difference(y, exact), 2 * largest_difference(plain, exact) + 1e-6);
+  }
+}
+
 const std::vector<LinearCase> kCases{{1, 1, 1},    {1, 192, 10}, {2, 5, 16},
                                      {3, 48, 17},  {7, 33, 47},  {8, 64, 48},
                                      {9, 100, 64}, {13, 31, 79}, {64, 192, 96}};
@@ -84,22 +105,9 @@ const std::vector<LinearCase> kCases{{1, 1, 1},    {1, 192, 10}, {2, 5, 16},
 TEST(Linear, FollowsTheFormula) {
   for_each_target([] {
     for (const LinearCase& c : kCases) {
-      SCOPED_TRACE(std::to_string(c.rows) + " " + std::to_string(c.inputs) + " " +
-                   std::to_string(c.outputs));
       const Inputs in(c);
       const PackedWeights packed(in.weights.data(), DType::float32, c.outputs, c.inputs);
-      for (const bool with_gelu : {false, true}) {
-        std::vector<float> y = in.added;  // what is added may be the output
-        linear(packed, c.rows, {in.x.data(), c.inputs}, {y.data(), c.outputs},
-               {.bias = in.bias.data(),
-                .activation = with_gelu ? Activation::gelu : Activation::none,
-                .factor = in.factor.data(),
-                .added = y.data(),
-                .added_stride = c.outputs});
-        const auto exact = plain_linear<double>(c, in, with_gelu);
-        const auto plain = plain_linear<float>(c, in, with_gelu);
-        EXPECT_LE(largest_difference(y, exact), 2 * largest_difference(plain, exact) + 1e-6);
-      }
+      expect_as_exact_as_plain(c, in, packed, ConstRows{in.x.data(), c.inputs});
     }
   });
 }
@@ -130,8 +138,6 @@ TEST(Linear, TakesBfloat16AsItIs) {
 TEST(Linear, MultipliesBfloat16WhereTheCpuDoes) {
   if (!has_bfloat16_products()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
   for (const LinearCase& c : kCases) {
-    SCOPED_TRACE(std::to_string(c.rows) + " " + std::to_string(c.inputs) + " " +
-                 std::to_string(c.outputs));
     Inputs in(c);
     const std::int64_t stride = c.inputs + c.inputs % 2;
     std::vector<std::uint16_t> x(static_cast<std::size_t>(c.rows * stride));
@@ -151,18 +157,7 @@ TEST(Linear, MultipliesBfloat16WhereTheCpuDoes) {
       in.weights[i] = std::bit_cast<float>(std::uint32_t{weights[i]} << 16);
     }
     const PackedWeights packed(weights.data(), DType::bfloat16, c.outputs, c.inputs);
-    for (const bool with_gelu : {false, true}) {
-      std::vector<float> y = in.added;
-      linear(packed, c.rows, ConstRows16{x.data(), stride}, {y.data(), c.outputs},
-             {.bias = in.bias.data(),
-              .activation = with_gelu ? Activation::gelu : Activation::none,
-              .factor = in.factor.data(),
-              .added = y.data(),
-              .added_stride = c.outputs});
-      const auto exact = plain_linear<double>(c, in, with_gelu);
-      const auto plain = plain_linear<float>(c, in, with_gelu);
-      EXPECT_LE(largest_difference(y, exact), 2 * largest_difference(plain, exact) + 1e-6);
-    }
+    expect_as_exact_as_plain(c, in, packed, ConstRows16{x.data(), stride});
   }
 }
 

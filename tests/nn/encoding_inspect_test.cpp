@@ -1,5 +1,5 @@
 #include "nn/support.h"
-#include "ops/attention_weights.h"
+#include "ops/inspection/attention_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@ std::string canonical(const std::string& text) {
 }
 
 std::string refusal(const std::string& text) {
-  return sentence_of([&] { EncodingSpec::parse(text); });
+  return error_text([&] { EncodingSpec::parse(text); });
 }
 
 TEST(EncodingSpec, WritesTheCanonicalForm) {
@@ -86,7 +86,7 @@ TEST(EncodingSpec, GivesValuesAndDefaults) {
   EXPECT_EQ(ours.number("gate-offset"), 2);
   EXPECT_EQ(ours.number("gate-scale"), 0.5);
   EXPECT_EQ(ours.integer("M"), 7);
-  EXPECT_NE(sentence_of([&] { ours.number("gian"); }).find("gian"), std::string::npos);
+  EXPECT_NE(error_text([&] { ours.number("gian"); }).find("gian"), std::string::npos);
 }
 
 TEST(EncodingSpec, RefusesEachMistakeWithOneSentence) {
@@ -165,10 +165,10 @@ TEST(EncodingList, SplitsAtCommasOutsideBrackets) {
 
 TEST(EncodingList, RefusesEmptyEntriesAndOpenBrackets) {
   for (const char* text : {"", "ape,", ",ape", "ape,,rope"}) {
-    const std::string sentence = sentence_of([&] { parse_encoding_list(text); });
+    const std::string sentence = error_text([&] { parse_encoding_list(text); });
     EXPECT_NE(sentence.find("empty entry"), std::string::npos) << text;
   }
-  EXPECT_NE(sentence_of([&] { parse_encoding_list("sape2-k[gain=1,ape"); }).find("without \"]\""),
+  EXPECT_NE(error_text([&] { parse_encoding_list("sape2-k[gain=1,ape"); }).find("without \"]\""),
             std::string::npos);
 }
 

@@ -204,7 +204,7 @@ TEST(Retrofit, RefusesAModelOfAnotherSize) {
   const auto refuse = [&](void (*change)(ViTConfig&)) {
     ModelConfig config = config_of("ape");
     change(config.vit);
-    return sentence_of([&] { Adapted(*trained, config); });
+    return error_text([&] { Adapted(*trained, config); });
   };
   EXPECT_NE(refuse([](ViTConfig& vit) { vit.depth = 3; }).find("depth 2, but a model with depth 3"),
             std::string::npos);

@@ -1,7 +1,5 @@
 #include "nn/support.h"
 
-#include "sape2/base/error.h"
-
 #include <gtest/gtest.h>
 
 namespace sape2::nn::testing {
@@ -19,16 +17,6 @@ std::string test_name(const std::string& encoding) {
   std::string name;
   for (char c : encoding) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
-}
-
-std::string sentence_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 LayerFixture::LayerFixture(const std::string& name, EncodingShape model)

@@ -3,6 +3,8 @@
 #include "sape2/nn/encoding.h"
 #include "sape2/nn/vit.h"
 
+#include "support/error_text.h"
+
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
@@ -20,8 +22,7 @@ std::vector<std::string> all_encodings(bool with_ape = false);
 /// A name GoogleTest accepts.
 std::string test_name(const std::string& encoding);
 
-/// The sentence of the Error that `action` throws; a failed check when it throws none.
-std::string sentence_of(const std::function<void()>& action);
+using sape2::testing::error_text;
 
 /// One layer's encoding outside of a model, in float64 and with parameters large enough to matter.
 struct LayerFixture {

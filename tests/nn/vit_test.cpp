@@ -217,7 +217,7 @@ TEST(ViT, PoolsPatchesAndNotPrefixTokens) {
 TEST(ViT, RefusesImagesItCannotCut) {
   ViT model(tiny_config("none"));
   const auto refusal = [&](at::IntArrayRef sizes) {
-    return sentence_of([&] { model.forward(at::zeros(sizes)); });
+    return error_text([&] { model.forward(at::zeros(sizes)); });
   };
   EXPECT_NE(refusal({2, 4, 6}).find("images are [2, 4, 6]"), std::string::npos);
   EXPECT_NE(refusal({1, 3, 4, 6}).find("expected [images, 2 channels"), std::string::npos);

@@ -4,32 +4,24 @@
 #include "sape2/nn/presets.h"
 #include "sape2/nn/vit.h"
 
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace sape2::onnx {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace sape2::testing;
 
 class ExportTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string sentence_of(const ExportOptions& options) const {
-    try {
-      export_model(model_, folder_ / "model.onnx", options);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+  std::string error_of(const ExportOptions& options) const {
+    return error_text([&] { export_model(model_, folder_ / "model.onnx", options); });
   }
 
   static nn::ModelConfig config() {
@@ -40,29 +32,23 @@ class ExportTest : public ::testing::Test {
   }
 
   const nn::ViT model_{config(), {.seed = 1}};
-  const fs::path folder_ =
-      fs::temp_directory_path() / ("sape2_onnx_test_" + std::to_string(::getpid()));
+  const ScratchFolder folder_;
 };
-
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TEST_F(ExportTest, TheSameModelGivesTheSameFile) {
   export_model(model_, folder_ / "a.onnx");
   export_model(model_, folder_ / "b.onnx");
   EXPECT_GT(fs::file_size(folder_ / "a.onnx"), 10000U);
-  EXPECT_EQ(content_of(folder_ / "a.onnx"), content_of(folder_ / "b.onnx"));
+  EXPECT_EQ(file_bytes(folder_ / "a.onnx"), file_bytes(folder_ / "b.onnx"));
 }
 
 TEST_F(ExportTest, MistakesAreOneSentenceAndLeaveNoFile) {
-  EXPECT_EQ(sentence_of({.image_size = nn::Size2d{32, 30}}),
+  EXPECT_EQ(error_of({.image_size = nn::Size2d{32, 30}}),
             "images of 32×30 are asked for, which patches of 4×4 do not divide");
-  EXPECT_EQ(sentence_of({.image_size = nn::Size2d{0, 32}}),
+  EXPECT_EQ(error_of({.image_size = nn::Size2d{0, 32}}),
             "images of 0×32 are asked for, which patches of 4×4 do not divide");
-  EXPECT_EQ(sentence_of({.opset = 16}), "opset is 16; one from 17 to 23 was expected");
-  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_EQ(error_of({.opset = 16}), "opset is 16; one from 17 to 23 was expected");
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
 TEST_F(ExportTest, AFileThatCannotBeWrittenIsNamed) {

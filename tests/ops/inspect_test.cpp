@@ -1,7 +1,7 @@
 // Rows of the inspection interface against the golden values and the operators themselves.
 #include "sape2/ops/inspect.h"
 
-#include "ops/attention_weights.h"
+#include "ops/inspection/attention_weights.h"
 #include "support/sape2_case.h"
 
 #include <ATen/ATen.h>

@@ -1,8 +1,8 @@
 #include "sape2/version.h"
 
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
 #include "sape2_infer.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -20,6 +20,7 @@ using cli::test::run_program;
 using cli::test::run_sape2;
 using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
+using namespace sape2::testing;
 
 const std::string kModel = SAPE2_SOURCE_DIR "/models/cifar10-sape2-rel-k.safetensors";
 const std::string kShip = SAPE2_SOURCE_DIR "/examples/images/ship.png";
@@ -60,7 +61,7 @@ TEST(Predict, JsonIsThatOfThePlainProgram) {
 
 // Their answer would be a class of the whole image.
 TEST(Predict, AModelForSegmentationIsRefusedHereAndInC) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   const std::string run = folder / "run";
   const Outcome trained = run_sape2({"train",
                                      "--task",
@@ -98,7 +99,7 @@ TEST(Predict, AModelForSegmentationIsRefusedHereAndInC) {
 }
 
 TEST(Predict, MistakesGetTheSentencesOfThePlainProgram) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   const std::string empty = folder.path() / "empty.png";
   std::ofstream(empty).flush();
   const std::vector<Words> mistakes = {

@@ -8,7 +8,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 namespace sape2::serve::test {

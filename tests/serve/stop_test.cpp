@@ -1,8 +1,8 @@
 // The program itself, told to stop while it is at work.
 #include "sape2/io/model_file.h"
 
-#include "io/scratch_folder.h"
 #include "serve/served.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -19,6 +19,7 @@ namespace sape2::serve::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using namespace sape2::testing;
 
 /// `sape2 serve MODEL` as a process.
 class Program {
@@ -79,7 +80,7 @@ class Program {
 
 // One layer of this model, on the largest grid, takes longer than a stop may.
 TEST(Stop, ComesInTwoSecondsWhateverIsUnderWay) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   nn::ModelConfig config;
   config.vit.depth = 1;
   config.vit.width = 768;

@@ -1,7 +1,7 @@
 #include "sape2/study/comparison_report.h"
 
-#include "io/error_text.h"
 #include "study/figures.h"
+#include "support/error_text.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 namespace sape2::study {
 namespace {
 
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 Comparison against_open() {
   Comparison comparison =

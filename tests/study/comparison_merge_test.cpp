@@ -2,16 +2,15 @@
 
 #include "sape2/study/comparison_report.h"
 
-#include "io/error_text.h"
 #include "study/figures.h"
+#include "support/error_text.h"
 
 #include <gtest/gtest.h>
 
 namespace sape2::study {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 using test::figures;
 
 Comparison merged(const std::vector<Comparison>& parts) {

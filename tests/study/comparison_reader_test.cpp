@@ -1,8 +1,8 @@
 // results.json of other machines, which may be damaged, edited or forged.
 #include "sape2/study/comparison_report.h"
 
-#include "io/error_text.h"
 #include "study/figures.h"
+#include "support/error_text.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -13,8 +13,7 @@ namespace sape2::study {
 namespace {
 
 using Json = nlohmann::json;
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 Json whole() {
   Comparison comparison = test::figures({{"ape", {80, 81}}, {"rope2d", {84, 85}}});

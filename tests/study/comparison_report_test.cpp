@@ -1,6 +1,6 @@
 #include "sape2/study/comparison_report.h"
 
-#include "io/error_text.h"
+#include "support/error_text.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +9,8 @@
 
 namespace sape2::study {
 namespace {
+
+using namespace sape2::testing;
 
 RunResult run_with(std::uint64_t seed, double top1) {
   RunResult run{
@@ -146,8 +148,7 @@ TEST(Report, WhatIsNoJsonOfAComparisonIsRefused) {
   odd["rows"][0]["runs"][0]["top-1"] = "high";
   for (const std::string& text :
        {std::string(), std::string("[]"), whole.substr(0, 900), without_rows.dump(), odd.dump()}) {
-    const std::string error =
-        io::test::error_text([&] { comparison_from_json(text, "results.json"); });
+    const std::string error = error_text([&] { comparison_from_json(text, "results.json"); });
     EXPECT_TRUE(error.starts_with("\"results.json\": this is no results.json")) << error;
   }
 }

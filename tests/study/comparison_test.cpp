@@ -3,8 +3,9 @@
 #include "sape2/base/error.h"
 #include "sape2/io/folder_lock.h"
 
-#include "io/scratch_folder.h"
 #include "study/tiny_comparison.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +13,9 @@ namespace sape2::study {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 using test::compare;
 using test::RunCounter;
-using test::text_of;
 using test::tiny_plan;
 
 TEST(Comparison, TrainsEveryEncodingAndSeedOnce) {
@@ -62,14 +62,15 @@ TEST(Comparison, GoesOnWhereItWasCutOff) {
   EXPECT_FALSE(cut.finished);
   EXPECT_EQ(cut.rows[0].runs.size(), 1u);
   EXPECT_EQ(cut.rows[1].runs.size(), 0u);
-  EXPECT_NE(text_of(folder / "cut/table.md").find("Not all runs are finished"), std::string::npos);
+  EXPECT_NE(file_bytes(folder / "cut/table.md").find("Not all runs are finished"),
+            std::string::npos);
 
   EXPECT_TRUE(compare(tiny_plan(), folder / "cut", after).finished);
   EXPECT_EQ(after.reused_, 1);
   EXPECT_EQ(before.steps_ + after.steps_, whole.steps_);
   for (const char* run : {"ape/seed-0", "sape2-rel-k.gates=open/seed-0", "ape/seed-1"}) {
     const auto file = fs::path("runs") / run / "last.safetensors";
-    EXPECT_EQ(text_of(folder.path() / "whole" / file), text_of(folder.path() / "cut" / file))
+    EXPECT_EQ(file_bytes(folder.path() / "whole" / file), file_bytes(folder.path() / "cut" / file))
         << run;
   }
 }
@@ -82,7 +83,8 @@ TEST(Comparison, TrainsARunAgainOnlyIfAsked) {
   RunCounter counter, none, again;
   compare(plan, folder / "out", counter);
   const fs::path run = folder / "out/runs/ape/seed-0";
-  const std::string weights = text_of(run / "last.safetensors"), log = text_of(run / "log.jsonl");
+  const std::string weights = file_bytes(run / "last.safetensors"),
+                    log = file_bytes(run / "log.jsonl");
   fs::remove_all(run / "checkpoints");
   fs::remove(run / "result.json");
   try {
@@ -92,12 +94,12 @@ TEST(Comparison, TrainsARunAgainOnlyIfAsked) {
     EXPECT_NE(std::string(error.what()).find("--restart"), std::string::npos) << error.what();
   }
   EXPECT_EQ(none.steps_, 0);
-  EXPECT_EQ(text_of(run / "log.jsonl"), log);
+  EXPECT_EQ(file_bytes(run / "log.jsonl"), log);
   plan.restart = true;
   EXPECT_TRUE(compare(plan, folder / "out", again).finished);
   EXPECT_EQ(again.steps_, counter.steps_);
-  EXPECT_EQ(text_of(run / "aside-1/log.jsonl"), log);
-  EXPECT_EQ(text_of(run / "last.safetensors"), weights);
+  EXPECT_EQ(file_bytes(run / "aside-1/log.jsonl"), log);
+  EXPECT_EQ(file_bytes(run / "last.safetensors"), weights);
 }
 
 TEST(Comparison, RefusesAFolderOfAnotherPlan) {
@@ -136,7 +138,7 @@ TEST(Comparison, ARunThatDivergesIsShownAndTheOthersGoOn) {
     EXPECT_EQ(row.failed[0].reason.find("--learning-rate"), std::string::npos)
         << "advice for a single run has no place in a table";
   }
-  EXPECT_NE(text_of(folder / "out/table.md").find("| diverged |"), std::string::npos);
+  EXPECT_NE(file_bytes(folder / "out/table.md").find("| diverged |"), std::string::npos);
   compare(plan, folder / "out", again);
   EXPECT_EQ(again.steps_, 0) << "it would only diverge again";
   plan.restart = true;

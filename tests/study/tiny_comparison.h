@@ -3,9 +3,7 @@
 #include "sape2/study/comparison.h"
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -65,12 +63,5 @@ class RunCounter : public ComparisonObserver {
   std::vector<std::string> begun_;
   std::function<void()> on_wait_;
 };
-
-inline std::string text_of(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
 
 }  // namespace sape2::study::test

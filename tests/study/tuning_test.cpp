@@ -3,9 +3,10 @@
 #include "sape2/base/error.h"
 #include "sape2/study/comparison_report.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
 #include "study/tiny_comparison.h"
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -14,11 +15,9 @@ namespace sape2::study {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::error_text;
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 using test::compare;
 using test::RunCounter;
-using test::text_of;
 
 Trial trial(double rate, double top1, double loss, std::string failure = "") {
   return {{{"learning_rate", rate}}, top1, loss, std::move(failure)};
@@ -141,7 +140,7 @@ TEST(Tuning, IsShownInEveryReport) {
   const ScratchFolder folder;
   RunCounter counter;
   const Comparison comparison = compare(tuned_plan(), folder / "out", counter);
-  const std::string table = text_of(folder / "out/table.md");
+  const std::string table = file_bytes(folder / "out/table.md");
   EXPECT_NE(table.find("| encoding | learning_rate | top-1 % |"), std::string::npos) << table;
   EXPECT_NE(table.find("8 images held out of the training images"), std::string::npos) << table;
   EXPECT_NE(table.find("| encoding | learning_rate 0.001 | learning_rate 0.003 |"),
@@ -149,8 +148,8 @@ TEST(Tuning, IsShownInEveryReport) {
   EXPECT_NE(table.find(" * |"), std::string::npos);
   EXPECT_NE(table.find("lies at the end of the values tried for ape (learning_rate "),
             std::string::npos);
-  EXPECT_NE(text_of(folder / "out/report.html").find("<h2>Tuning</h2>"), std::string::npos);
-  const std::string text = text_of(folder / "out/results.json");
+  EXPECT_NE(file_bytes(folder / "out/report.html").find("<h2>Tuning</h2>"), std::string::npos);
+  const std::string text = file_bytes(folder / "out/results.json");
   const auto json = nlohmann::json::parse(text);
   EXPECT_EQ(json["tuning"]["axes"]["learning_rate"], (std::vector<double>{1e-3, 3e-3}));
   EXPECT_EQ(json["rows"][0]["trials"].size(), 2u);
@@ -173,8 +172,8 @@ TEST(Tuning, GoesOnWhereItWasCutOff) {
     if (finished) break;
   }
   EXPECT_EQ(steps, whole.steps_) << "no step is done twice";
-  EXPECT_EQ(text_of(folder / "cut/runs/ape/seed-0/last.safetensors"),
-            text_of(folder / "whole/runs/ape/seed-0/last.safetensors"));
+  EXPECT_EQ(file_bytes(folder / "cut/runs/ape/seed-0/last.safetensors"),
+            file_bytes(folder / "whole/runs/ape/seed-0/last.safetensors"));
 }
 
 TEST(Tuning, AnEncodingThatDivergesEverywhereIsLeftOutAndSaid) {
@@ -190,7 +189,7 @@ TEST(Tuning, AnEncodingThatDivergesEverywhereIsLeftOutAndSaid) {
   EXPECT_EQ(counter.failed_, 2);
   EXPECT_TRUE(comparison.rows[0].chosen.empty());
   EXPECT_FALSE(fs::exists(folder / "out/runs"));
-  const std::string table = text_of(folder / "out/table.md");
+  const std::string table = file_bytes(folder / "out/table.md");
   EXPECT_NE(table.find("ape diverged with every setting tried"), std::string::npos) << table;
   EXPECT_NE(table.find("| ape | diverged | diverged |"), std::string::npos) << table;
 }

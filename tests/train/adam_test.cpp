@@ -63,7 +63,7 @@ double largest_difference(const at::Tensor& weights, const std::vector<double>& 
   return (weights.to(at::kDouble) - wanted).abs().max().item<double>();
 }
 
-class AdamTest : public testing::TestWithParam<bool> {
+class AdamTest : public ::testing::TestWithParam<bool> {
  protected:
   Adam::Options options() const {
     return {.beta1 = 0.85,
@@ -95,7 +95,7 @@ TEST_P(AdamTest, ResultDoesNotDependOnTheNumberOfThreads) {
   EXPECT_TRUE(at::equal(one, three));
 }
 
-INSTANTIATE_TEST_SUITE_P(Decays, AdamTest, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Decays, AdamTest, ::testing::Bool(),
                          [](const auto& decoupled) { return decoupled.param ? "AdamW" : "Adam"; });
 
 TEST(Norm, IsExactAndTheSameForAnyNumberOfThreads) {

@@ -2,8 +2,8 @@
 
 #include "sape2/io/checksum.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <ATen/ATen.h>
@@ -12,8 +12,7 @@
 namespace sape2::train::test {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 io::NamedTensors some_tensors(double offset) {
   return {{"a", at::arange(12, at::kFloat).view({3, 4}) + offset},
@@ -27,7 +26,7 @@ const Progress kProgress{.step = 41,
                          .best = 1.0 / 3,
                          .seconds = 12.25};
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public ::testing::Test {
  protected:
   void SetUp() override { write_checkpoint(file(), some_tensors(5), kProgress, "run one"); }
 
@@ -41,7 +40,7 @@ class CheckpointTest : public testing::Test {
     return text;
   }
 
-  io::test::ScratchFolder folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(CheckpointTest, ComesBackExactly) {

@@ -1,12 +1,11 @@
 #include "sape2/train/trainer.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -16,8 +15,7 @@ namespace sape2::train::test {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 // A small file system in memory, where the user may mount one.
 class TinyDisk {
@@ -43,7 +41,7 @@ class TinyDisk {
   void free_again() { fs::remove(folder_ / "filler"); }
 
  private:
-  io::test::ScratchFolder folder_;
+  ScratchFolder folder_;
   bool mounted_ = false;
   std::string reason_;
 };

@@ -2,7 +2,7 @@
 
 #include "sape2/nn/vit.h"
 
-#include "io/error_text.h"
+#include "support/error_text.h"
 #include "train/support.h"
 
 #include <ATen/ATen.h>
@@ -15,8 +15,7 @@
 namespace sape2::train::test {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 nn::ModelConfig seven_classes() {
   nn::ModelConfig config = tiny_run().model;

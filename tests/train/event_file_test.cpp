@@ -1,12 +1,14 @@
 #include "train/event_file.h"
 
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <gtest/gtest.h>
 
 namespace sape2::train::test {
 namespace {
+
+using namespace sape2::testing;
 
 std::string hex(std::string_view bytes) {
   std::string text;
@@ -30,7 +32,7 @@ TEST(EventFile, RecordsAreFramedAsTensorFlowDoes) {
 }
 
 TEST(EventFile, IsWrittenAsItGrows) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   EventFile events(folder.path(), 0);
   events.add(1, {{"x", 1}});
   const auto file = *std::filesystem::directory_iterator(folder.path());

@@ -10,7 +10,7 @@
 #include "sape2/train/trainer.h"
 #include "sape2/train/training_step.h"
 
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <ATen/ATen.h>
@@ -23,6 +23,7 @@ namespace sape2::train::test {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace sape2::testing;
 
 data::Dataset some_shapes(int64_t count, const std::string& task = nn::kClassification) {
   data::Shapes shapes = data::make_shapes({.count = count});
@@ -113,7 +114,7 @@ class Follower {
   TrainingStep training_;
 };
 
-class GpuCurve : public testing::TestWithParam<const char*> {};
+class GpuCurve : public ::testing::TestWithParam<const char*> {};
 
 // Trains on both devices from one state. `fall`: by how much the loss came down meanwhile.
 double largest_difference(Follower& cpu, Follower& gpu, double& fall) {
@@ -163,9 +164,9 @@ TEST_P(GpuCurve, FollowsTheCpuOnMasks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Encodings, GpuCurve,
-                         testing::Values("none", "ape", "rpe", "rope", "rope2d", "rope2d-mixed",
-                                         "cope+ape", "sape2-k+ape", "sape2-rel-k",
-                                         "sape2-rel-qk[gates=open]"));
+                         ::testing::Values("none", "ape", "rpe", "rope", "rope2d", "rope2d-mixed",
+                                           "cope+ape", "sape2-k+ape", "sape2-rel-k",
+                                           "sape2-rel-qk[gates=open]"));
 
 RunSummary trained(const fs::path& path, const RunConfig& config, int64_t stop_after = -1) {
   LoaderSource source(some_shapes(320), config);
@@ -178,7 +179,7 @@ RunSummary trained(const fs::path& path, const RunConfig& config, int64_t stop_a
   return trainer.run([&] { return ++done == stop_after; });
 }
 
-class GpuRun : public testing::TestWithParam<const char*> {
+class GpuRun : public ::testing::TestWithParam<const char*> {
  protected:
   // With dropout and pieces as well: on one device they must not matter.
   RunConfig config() const {
@@ -196,7 +197,7 @@ class GpuRun : public testing::TestWithParam<const char*> {
 
 TEST_P(GpuRun, IsTheSameTwice) {
   SAPE2_NEEDS_GPU();
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   trained(scratch / "one", config());
   at::manual_seed(99);  // must not matter
   trained(scratch / "two", config());
@@ -205,7 +206,7 @@ TEST_P(GpuRun, IsTheSameTwice) {
 
 TEST_P(GpuRun, GoesOnExactlyAfterACut) {
   SAPE2_NEEDS_GPU();
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   trained(scratch / "whole", config());
   for (const int64_t stop : {1, 7, 23}) {
     const fs::path run = scratch / ("cut" + std::to_string(stop));
@@ -215,7 +216,7 @@ TEST_P(GpuRun, GoesOnExactlyAfterACut) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, GpuRun, testing::Values("float32", "bfloat16"));
+INSTANTIATE_TEST_SUITE_P(Precisions, GpuRun, ::testing::Values("float32", "bfloat16"));
 
 TEST(GpuAdam, FollowsTheCpu) {
   SAPE2_NEEDS_GPU();

@@ -3,8 +3,8 @@
 #include "sape2/train/recipe_fields.h"
 #include "sape2/train/run_config.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,7 @@
 namespace sape2::train::test {
 namespace {
 
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 TEST(Recipe, ThoseThatShipAreFoundAndRead) {
   std::set<std::string> names;
@@ -41,7 +40,7 @@ TEST(Recipe, CommentsMayHaveAnyLetter) {
 }
 
 TEST(Recipe, CanBeCopiedAndGivenAsAFile) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   for (const ShippedRecipe& recipe : shipped_recipes()) {
     const auto copy = folder / (recipe.name + ".toml");
     std::filesystem::copy(recipe.file, copy);
@@ -77,7 +76,7 @@ struct Refused {
   std::vector<std::string> words;
 };
 
-class RefusedRecipe : public testing::TestWithParam<Refused> {};
+class RefusedRecipe : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedRecipe, IsAnsweredWithASentence) {
   const std::string text = error_text([] { parse_recipe(GetParam().toml, "mine.toml"); });
@@ -87,7 +86,7 @@ TEST_P(RefusedRecipe, IsAnsweredWithASentence) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedRecipe,
-    testing::Values(
+    ::testing::Values(
         Refused{"learnign_rate = 0.1", {"learnign_rate", "learning_rate"}},
         Refused{"zzz = 1", {"zzz", "valid are epochs"}},
         Refused{"epochs = 0", {"epochs is 0", "whole number from 1"}},

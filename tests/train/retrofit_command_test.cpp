@@ -3,7 +3,8 @@
 #include "sape2/train/run_log.h"
 
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <gtest/gtest.h>
@@ -13,14 +14,11 @@ namespace sape2::train::test {
 namespace {
 
 namespace fs = std::filesystem;
+using cli::test::Arguments;
 using cli::test::expect_mistake;
 using cli::test::run_sape2;
-using Arguments = std::vector<std::string>;
-
-Arguments with(Arguments arguments, const Arguments& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
+using cli::test::with;
+using namespace sape2::testing;
 
 // Of a command that trains on very little.
 Arguments on_shapes(const std::string& command) {
@@ -31,7 +29,7 @@ Arguments on_shapes(const std::string& command) {
 
 // A model with learnt vectors, trained once for all tests.
 const fs::path& trained() {
-  static const io::test::ScratchFolder scratch;
+  static const ScratchFolder scratch;
   static const fs::path model = [] {
     const auto outcome = run_sape2(with(on_shapes("train"), {"--model", "vit-micro", "--encoding",
                                                              "ape", "--out", scratch / "ape"}));
@@ -49,12 +47,8 @@ nlohmann::json json_of(const fs::path& file) {
   return nlohmann::json::parse(file_bytes(file));
 }
 
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
-}
-
 TEST(RetrofitCommand, AddsTheEncodingAndSaysWhatBecameOfTheModel) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const auto outcome = run_sape2(adapt({"--encoding", "sape2-k+ape", "--out", scratch / "run"}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   expect_contains(outcome.out, "is added as sape2-k[gain=0,gain-mode=learnable]+ape");
@@ -73,7 +67,7 @@ TEST(RetrofitCommand, AddsTheEncodingAndSaysWhatBecameOfTheModel) {
 }
 
 TEST(RetrofitCommand, SaysWhatIsNewAndWhatChanges) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const auto dropped = run_sape2(adapt({"--encoding", "sape2-rel-k", "--out", scratch / "run"}));
   ASSERT_EQ(dropped.exit_code, 0) << dropped.err;
   expect_contains(dropped.out,
@@ -84,7 +78,7 @@ TEST(RetrofitCommand, SaysWhatIsNewAndWhatChanges) {
 }
 
 TEST(RetrofitCommand, MistakesAreOneSentenceAndLeaveNothing) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const auto refused = [&](const Arguments& arguments, const std::string& part) {
     expect_mistake(run_sape2(with(arguments, {"--out", scratch / "run"})), 1, part);
     EXPECT_FALSE(fs::exists(scratch / "run")) << part;
@@ -112,7 +106,7 @@ TEST(RetrofitCommand, MistakesAreOneSentenceAndLeaveNothing) {
 }
 
 TEST(RetrofitCommand, ComparesFromATrainedModel) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const Arguments compare =
       with(on_shapes("compare"), {"--init", trained().native(), "--encodings", "ape,sape2-k+ape",
                                   "--baseline", "ape", "--out", scratch / "out"});

@@ -1,7 +1,7 @@
 #include "sape2/train/run_log.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +11,8 @@
 namespace sape2::train {
 namespace {
 
+using namespace sape2::testing;
+
 EpochRecord epoch() {
   return {.epoch = 1,
           .step = 8,
@@ -19,7 +21,7 @@ EpochRecord epoch() {
 }
 
 RunHistory read_back(const std::string& log) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   std::ofstream(folder / "log.jsonl") << log;
   return read_log(folder / "log.jsonl");
 }
@@ -50,10 +52,9 @@ TEST(RunLog, OtherLinesAreLeftOut) {
 }
 
 TEST(RunLog, APipeIsNotWaitedFor) {
-  const io::test::ScratchFolder folder;
+  const ScratchFolder folder;
   ASSERT_EQ(::mkfifo((folder / "log.jsonl").c_str(), 0600), 0);
-  io::test::expect_contains(io::test::error_text([&] { read_log(folder / "log.jsonl"); }),
-                            "cannot read the log");
+  expect_contains(error_text([&] { read_log(folder / "log.jsonl"); }), "cannot read the log");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include "sape2/train/task.h"
 #include "sape2/train/training_step.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <ATen/ATen.h>
@@ -18,8 +18,7 @@ namespace sape2::train {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 data::Dataset shapes(data::Split split, int64_t count) {
   return data::with_masks(data::make_shapes({.split = split, .count = count}));
@@ -91,7 +90,7 @@ TEST(Segmentation, LogitsLieOverTheirPatches) {
 }
 
 TEST(Segmentation, LearnsShapes) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunData data{shapes(data::Split::train, 512), shapes(data::Split::test, 64)};
   RunConfig config = small_run(data.train);
   config.recipe.epochs = 8;
@@ -115,7 +114,7 @@ TEST(Segmentation, LearnsShapes) {
 }
 
 TEST(Segmentation, GoesOnExactlyAfterAStop) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunData data{shapes(data::Split::train, 128), shapes(data::Split::test, 16)};
   RunConfig config = small_run(data.train);
   config.recipe.accumulation = 2;

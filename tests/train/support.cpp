@@ -5,9 +5,7 @@
 
 #include <ATen/ATen.h>
 
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 namespace sape2::train::test {
 
@@ -75,19 +73,6 @@ Batch ShuffledSource::batch(int64_t epoch, int64_t step) {
   const bool poisoned = poisoned_ >= 0 && epoch * steps_per_epoch() + step >= poisoned_;
   if (poisoned) batch.images.fill_(std::numeric_limits<float>::quiet_NaN());
   return batch;
-}
-
-std::string file_bytes(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw std::runtime_error("cannot read " + path.native());
-  std::ostringstream bytes;
-  bytes << stream.rdbuf();
-  return bytes.str();
-}
-
-void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream stream(path, std::ios::binary);
-  stream << bytes;
 }
 
 }  // namespace sape2::train::test

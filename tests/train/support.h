@@ -4,8 +4,9 @@
 #include "sape2/train/batch_source.h"
 #include "sape2/train/run_config.h"
 
+#include "support/file_bytes.h"
+
 #include <cstdint>
-#include <string>
 
 namespace sape2::train::test {
 
@@ -35,7 +36,7 @@ class ShuffledSource : public BatchSource {
   int64_t poisoned_ = -1;
 };
 
-std::string file_bytes(const std::filesystem::path& path);
-void write_bytes(const std::filesystem::path& path, const std::string& bytes);
+using sape2::testing::file_bytes;
+using sape2::testing::write_bytes;
 
 }  // namespace sape2::train::test

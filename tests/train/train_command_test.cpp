@@ -4,7 +4,7 @@
 #include "sape2/train/run_log.h"
 
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <fcntl.h>
@@ -22,9 +22,10 @@ namespace sape2::train::test {
 namespace {
 
 namespace fs = std::filesystem;
+using cli::test::Arguments;
 using cli::test::expect_mistake;
 using cli::test::run_sape2;
-using Arguments = std::vector<std::string>;
+using namespace sape2::testing;
 
 constexpr int kKills = 12;
 
@@ -54,7 +55,7 @@ class TinyFolder {
     data::write_png(folder / (std::to_string(i) + ".png"), image);
   }
 
-  io::test::ScratchFolder folder_;
+  ScratchFolder folder_;
 };
 
 const TinyFolder& tiny_folder() {
@@ -115,7 +116,7 @@ void wait_until_file(const fs::path& file) {
 }
 
 TEST(TrainCommand, TrainsAndReports) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path run = scratch / "run";
   const auto outcome = run_sape2(train_arguments({"--out", run}));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -134,7 +135,7 @@ TEST(TrainCommand, TrainsAndReports) {
 
 TEST(TrainCommand, ShowsALiveLineOnATerminal) {
   if (!cli::test::has_terminals()) GTEST_SKIP() << "there are no pseudo-terminals here";
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const auto outcome =
       cli::test::run_sape2_on_terminal(train_arguments({"--out", scratch / "run"}));
   EXPECT_EQ(outcome.exit_code, 0);
@@ -145,7 +146,7 @@ TEST(TrainCommand, ShowsALiveLineOnATerminal) {
 }
 
 TEST(TrainCommand, KilledAtAnyMomentItGoesOnExactly) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path whole = scratch / "whole", run = scratch / "run";
   const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(run_sape2(train_arguments({"--out", whole})).exit_code, 0);
@@ -177,7 +178,7 @@ TEST(TrainCommand, KilledAtAnyMomentItGoesOnExactly) {
 }
 
 TEST(TrainCommand, CtrlCSavesAndSaysHowToGoOn) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path run = scratch / "run";
   const Process process(train_arguments({"--epochs", "5000", "--out", run}));
   wait_until_file(run / "best.safetensors");
@@ -191,7 +192,7 @@ TEST(TrainCommand, CtrlCSavesAndSaysHowToGoOn) {
 }
 
 TEST(TrainCommand, AResumedRunKeepsItsConfiguration) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path run = scratch / "run";
   ASSERT_EQ(run_sape2(train_arguments({"--out", run})).exit_code, 0);
   expect_mistake(run_sape2({"train", "--resume", run, "--epochs", "9"}), 1, "leave out --epochs");
@@ -201,7 +202,7 @@ TEST(TrainCommand, AResumedRunKeepsItsConfiguration) {
 }
 
 TEST(TrainCommand, RestartMovesTheRunAside) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path run = scratch / "run";
   ASSERT_EQ(run_sape2(train_arguments({"--out", run})).exit_code, 0);
   const std::string best = file_bytes(run / "best.safetensors");
@@ -218,7 +219,7 @@ TEST(TrainCommand, RestartMovesTheRunAside) {
 }
 
 TEST(TrainCommand, ClosedStreamsLeaveTheFilesAlone) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path run = scratch / "run";
   EXPECT_EQ(Process(train_arguments({"--out", run}), Process::Streams::closed).wait(), 0);
   std::istringstream log(file_bytes(run / "log.jsonl"));
@@ -231,7 +232,7 @@ TEST(TrainCommand, ClosedStreamsLeaveTheFilesAlone) {
 }
 
 TEST(TrainCommand, AnAbsurdNumberOfThreadsIsRefused) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path run = scratch / "run";
   ASSERT_EQ(run_sape2(train_arguments({"--epochs", "1", "--out", run})).exit_code, 0);
   std::string config = file_bytes(run / "config.json");
@@ -242,7 +243,7 @@ TEST(TrainCommand, AnAbsurdNumberOfThreadsIsRefused) {
 }
 
 TEST(TrainCommand, GoesOnFromAnyFolder) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path data = tiny_folder().name().substr(std::string("folder:").size());
   const fs::path before = fs::current_path();
   fs::current_path(data.parent_path());
@@ -258,7 +259,7 @@ TEST(TrainCommand, GoesOnFromAnyFolder) {
 }
 
 TEST(RunData, OlderRunsFindTheirFolderFromTheRun) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   fs::create_directories(scratch / "work/photos");
   fs::create_directories(scratch / "work/runs/first");
   const DataConfig config{.name = "folder:photos", .root = "photos"};
@@ -274,10 +275,10 @@ struct Mistake {
   std::string part;
 };
 
-class TrainMistake : public testing::TestWithParam<Mistake> {};
+class TrainMistake : public ::testing::TestWithParam<Mistake> {};
 
 TEST_P(TrainMistake, IsOneSentence) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   Arguments arguments = train_arguments({"--out", scratch / "run"});
   arguments.insert(arguments.end(), GetParam().arguments.begin(), GetParam().arguments.end());
   const auto outcome = run_sape2(arguments);
@@ -288,20 +289,20 @@ TEST_P(TrainMistake, IsOneSentence) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, TrainMistake,
-    testing::Values(Mistake{{"--learning-rate", "fast"}, "learning_rate is \"fast\""},
-                    Mistake{{"--recipe", "papre"}, "the nearest is \"paper\""},
-                    Mistake{{"--encoding", "sape3-k"}, "sape3-k"},
-                    Mistake{{"--model", "vit-tinny"}, "vit-tiny"},
-                    Mistake{{"--data", "cifar11"}, "cifar1"}, Mistake{{"--heads", "3"}, "heads"},
-                    Mistake{{"--patch-size", "5"}, "5"},
-                    Mistake{{"--batch-size", "0"}, "batch_size is 0"},
-                    Mistake{{"--accumulation", "3"}, "accumulation = 3"},
-                    Mistake{{"--warmup-epochs", "3"}, "warmup_epochs is 3"},
-                    Mistake{{"--precision", "bfloat16"}, "needs a GPU"},
-                    Mistake{{"--device", "gpu"}, "device \"gpu\""},
-                    Mistake{{"--learnign-rate", "1"}, "--learning-rate"},
-                    Mistake{{"--init", "/no/such.safetensors"}, "/no/such.safetensors"},
-                    Mistake{{"--seed", "minus one"}, "seed"}));
+    ::testing::Values(Mistake{{"--learning-rate", "fast"}, "learning_rate is \"fast\""},
+                      Mistake{{"--recipe", "papre"}, "the nearest is \"paper\""},
+                      Mistake{{"--encoding", "sape3-k"}, "sape3-k"},
+                      Mistake{{"--model", "vit-tinny"}, "vit-tiny"},
+                      Mistake{{"--data", "cifar11"}, "cifar1"}, Mistake{{"--heads", "3"}, "heads"},
+                      Mistake{{"--patch-size", "5"}, "5"},
+                      Mistake{{"--batch-size", "0"}, "batch_size is 0"},
+                      Mistake{{"--accumulation", "3"}, "accumulation = 3"},
+                      Mistake{{"--warmup-epochs", "3"}, "warmup_epochs is 3"},
+                      Mistake{{"--precision", "bfloat16"}, "needs a GPU"},
+                      Mistake{{"--device", "gpu"}, "device \"gpu\""},
+                      Mistake{{"--learnign-rate", "1"}, "--learning-rate"},
+                      Mistake{{"--init", "/no/such.safetensors"}, "/no/such.safetensors"},
+                      Mistake{{"--seed", "minus one"}, "seed"}));
 
 TEST(TrainCommand, OtherMistakesAreOneSentence) {
   expect_mistake(run_sape2({"train"}), 1, "--data is missing");

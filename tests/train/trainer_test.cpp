@@ -6,8 +6,8 @@
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 
-#include "io/error_text.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/scratch_folder.h"
 #include "train/support.h"
 
 #include <ATen/ATen.h>
@@ -21,8 +21,7 @@ namespace sape2::train::test {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::error_text;
-using io::test::expect_contains;
+using namespace sape2::testing;
 
 constexpr int64_t kTrainImages = 160, kTestImages = 60;
 
@@ -82,7 +81,7 @@ void expect_same_result(const fs::path& one, const fs::path& other) {
 }
 
 TEST(Trainer, LearnsAndLeavesACompleteFolder) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const fs::path run = scratch / "run";
   RunConfig config = tiny_run();
   config.recipe.epochs = 8;
@@ -115,7 +114,7 @@ TEST(Trainer, LearnsAndLeavesACompleteFolder) {
 }
 
 TEST(Trainer, IsDeterministicBySeed) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   RunConfig config = tiny_run();
   train(scratch / "a", config);
   at::manual_seed(12345);  // must not matter
@@ -127,7 +126,7 @@ TEST(Trainer, IsDeterministicBySeed) {
 }
 
 TEST(Trainer, GoesOnExactlyAfterAStopAtAnyStep) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   train(scratch / "whole", config);
   for (const int64_t stop : {1, 4, 10, 13, 29}) {
@@ -143,7 +142,7 @@ TEST(Trainer, GoesOnExactlyAfterAStopAtAnyStep) {
 }
 
 TEST(Trainer, GoesOnFromAnOlderCheckpointWithALongerLog) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   train(scratch / "whole", config);
   const fs::path run = scratch / "run";
@@ -169,7 +168,7 @@ std::map<std::string, std::string> files_below(const fs::path& folder) {
 const std::string kNewest = "checkpoints/step-000000017.safetensors";
 
 TEST(Trainer, DamagedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   train(scratch / "whole", config);
   const std::string newest = kNewest;
@@ -191,7 +190,7 @@ TEST(Trainer, DamagedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
 }
 
 TEST(Trainer, ACheckpointOfAnotherConfigurationStaysWhereItIs) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   const fs::path run = scratch / "run";
   train(scratch / "whole", config);
@@ -214,7 +213,7 @@ TEST(Trainer, ACheckpointOfAnotherConfigurationStaysWhereItIs) {
 }
 
 TEST(Trainer, ACheckpointThatCannotBeReadStaysWhereItIs) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   const fs::path run = scratch / "run";
   train(scratch / "whole", config);
@@ -232,7 +231,7 @@ TEST(Trainer, ACheckpointThatCannotBeReadStaysWhereItIs) {
 }
 
 TEST(Trainer, BeginsAtStepZeroOnlyIfAsked) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   const fs::path run = scratch / "run";
   train(run, config);
@@ -254,7 +253,7 @@ TEST(Trainer, BeginsAtStepZeroOnlyIfAsked) {
 }
 
 TEST(Trainer, ARunCutOffBeforeItsFirstCheckpointBeginsAnew) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   RunConfig config = tiny_run();
   config.recipe.checkpoint_steps = 0;
   config.recipe.log_steps = 1;
@@ -266,7 +265,7 @@ TEST(Trainer, ARunCutOffBeforeItsFirstCheckpointBeginsAnew) {
 }
 
 TEST(Trainer, SaysSoIfNoCheckpointCanBeUsed) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   train(scratch / "run", config, 17);
   for (const auto& file : fs::directory_iterator(scratch / "run/checkpoints")) {
@@ -282,7 +281,7 @@ TEST(Trainer, SaysSoIfNoCheckpointCanBeUsed) {
 }
 
 TEST(Trainer, AFinishedRunHasNothingLeftToDo) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   train(scratch / "run", tiny_run());
   const Session again = train(scratch / "run", tiny_run());
   EXPECT_TRUE(again.summary.finished);
@@ -292,7 +291,7 @@ TEST(Trainer, AFinishedRunHasNothingLeftToDo) {
 }
 
 TEST(Trainer, StopsWhereTheLossIsNoNumber) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunConfig config = tiny_run();
   const std::string text = error_text([&] { train(scratch / "run", config, -1, 12); });
   expect_contains(text, "the loss is not a finite number at step 13 (epoch 2)");
@@ -305,7 +304,7 @@ TEST(Trainer, StopsWhereTheLossIsNoNumber) {
 }
 
 TEST(Trainer, EvaluatesOnlyWhenDueButAlwaysAtTheEnd) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   RunConfig config = tiny_run();
   config.recipe.evaluate_epochs = 2;
   const Session session = train(scratch / "run", config);
@@ -316,7 +315,7 @@ TEST(Trainer, EvaluatesOnlyWhenDueButAlwaysAtTheEnd) {
 }
 
 TEST(Trainer, StartsFromAModelFile) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   RunConfig config = tiny_run();
   config.model.encoding = nn::EncodingSpec::parse("ape");
   config.recipe.epochs = 8;
@@ -345,7 +344,7 @@ TEST(Trainer, StartsFromAModelFile) {
 }
 
 TEST(Trainer, NeedsTheFileItStartedFromOnlyOnce) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   RunConfig config = tiny_run();
   config.recipe.epochs = 1;
   train(scratch / "first", config);
@@ -372,7 +371,7 @@ TEST(Trainer, NeedsTheFileItStartedFromOnlyOnce) {
 }
 
 TEST(Trainer, RefusesToStartFromWhatIsNoModel) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   RunConfig config = tiny_run();
   config.recipe.epochs = 1;
   train(scratch / "first", config);
@@ -392,7 +391,7 @@ TEST(Trainer, RefusesToStartFromWhatIsNoModel) {
 }
 
 TEST(RunFolder, IsNeverOverwritten) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   { RunFolder::create(scratch / "run", tiny_run()); }
   expect_contains(error_text([&] { RunFolder::create(scratch / "run", tiny_run()); }), "--resume");
   for (const char* name : {"log.jsonl", "last.safetensors", "checkpoints/step-1.safetensors"}) {
@@ -405,13 +404,13 @@ TEST(RunFolder, IsNeverOverwritten) {
 }
 
 TEST(RunFolder, BelongsToOneProcessAtATime) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const RunFolder held = RunFolder::create(scratch / "run", tiny_run());
   expect_contains(error_text([&] { RunFolder::open(scratch / "run"); }), "another process");
 }
 
 TEST(RunFolder, MustBeOne) {
-  const io::test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   expect_contains(error_text([&] { RunFolder::open(scratch.path()); }), "config.json");
   expect_contains(error_text([&] { RunFolder::open(scratch / "absent"); }), "absent");
   write_bytes(scratch / "file", "x");

@@ -3,7 +3,6 @@
 #include "sape2/base/error.h"
 #include "sape2/dist/place.h"
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 /// The paper's picture: an image, its bias between all patches, and the maps seen from chosen

@@ -4,8 +4,6 @@
 #include "sape2/train/batch_source.h"
 #include "sape2/train/run_config.h"
 
-#include <optional>
-
 namespace sape2::train {
 
 /// The training images of a run in batches, augmented as its recipe says.

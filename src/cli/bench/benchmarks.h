@@ -4,7 +4,8 @@
 
 #include <memory>
 
-/// What `sape2 bench` measures: make_<name>_benchmark() in bench/<name>_benchmark.cpp.
+/// What `sape2 bench` measures: make_<name>_benchmark() in <name>_benchmark.cpp, in a folder with
+/// what it alone needs; `meters` is for all.
 namespace sape2::cli {
 
 std::unique_ptr<Command> make_attention_benchmark();

@@ -14,7 +14,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <optional>
 
 namespace sape2::cli {

@@ -2,7 +2,7 @@
 
 #include "sape2/kernels/runtime.h"
 
-#include "cli/bench/stopwatch.h"
+#include "cli/bench/meters/stopwatch.h"
 #include "cli/threads.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,3 @@
-#include "sape2/base/error.h"
-#include "sape2/base/in_quotes.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 

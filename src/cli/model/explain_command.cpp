@@ -16,8 +16,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <filesystem>
-
 namespace sape2::cli {
 namespace {
 

@@ -3,7 +3,6 @@
 #include "sape2/data/image.h"
 
 #include <span>
-#include <string>
 
 /// The two formats behind decode_image(). They throw an Error that says what is wrong with the
 /// file; the caller puts the file's name before it.

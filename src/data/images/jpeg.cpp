@@ -7,7 +7,6 @@
 
 #include <csetjmp>
 #include <cstdio>
-#include <cstring>
 
 namespace sape2::data {
 namespace {

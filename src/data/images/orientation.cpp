@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 // Ours, because one number is wanted of EXIF, and libexif reads all of it, from files nobody knows.
 namespace sape2::data {

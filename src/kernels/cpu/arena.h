@@ -3,7 +3,6 @@
 #include "sape2/kernels/scratch_pool.h"
 
 #include <cstddef>
-#include <cstdint>
 
 namespace sape2::kernels {
 

@@ -1,9 +1,6 @@
-#include "sape2/base/error.h"
-#include "sape2/base/in_quotes.h"
-#include "sape2/base/nearest_name.h"
 #include "sape2/nn/encoding_definition.h"
 
-#include <algorithm>
+#include "nn/definitions/named.h"
 
 namespace sape2::nn {
 
@@ -22,30 +19,15 @@ namespace sape2::nn {
 SAPE2_ENCODING_FAMILIES(SAPE2_DECLARE)
 #undef SAPE2_DECLARE
 
-namespace {
-
-std::vector<EncodingDefinition> collect_definitions() {
-  std::vector<EncodingDefinition> all;
-#define SAPE2_COLLECT(family) std::ranges::move(define_##family(), std::back_inserter(all));
-  SAPE2_ENCODING_FAMILIES(SAPE2_COLLECT)
-#undef SAPE2_COLLECT
+const std::vector<EncodingDefinition>& encoding_definitions() {
+#define SAPE2_PART(family) define_##family,
+  static const auto all = joined<EncodingDefinition>({SAPE2_ENCODING_FAMILIES(SAPE2_PART)});
+#undef SAPE2_PART
   return all;
 }
 
-}  // namespace
-
-const std::vector<EncodingDefinition>& encoding_definitions() {
-  static const std::vector<EncodingDefinition> definitions = collect_definitions();
-  return definitions;
-}
-
 const EncodingDefinition& encoding_definition(std::string_view name) {
-  const auto& all = encoding_definitions();
-  const auto found = std::ranges::find(all, name, &EncodingDefinition::name);
-  if (found != all.end()) return *found;
-  std::vector<std::string> names;
-  for (const EncodingDefinition& definition : all) names.push_back(definition.name);
-  throw Error("encoding " + in_quotes(name) + " is not known; " + name_advice(name, names));
+  return named(encoding_definitions(), name, "encoding");
 }
 
 void check_encoding(const EncodingSpec& spec, const EncodingShape& shape) {
@@ -61,8 +43,7 @@ std::optional<SilentStart> silent_start(const EncodingSpec& spec) {
 }
 
 const EncodingOption* EncodingDefinition::find_option(std::string_view option) const {
-  const auto found = std::ranges::find(options, option, &EncodingOption::name);
-  return found == options.end() ? nullptr : &*found;
+  return find_named(options, option);
 }
 
 }  // namespace sape2::nn

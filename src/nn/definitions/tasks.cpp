@@ -1,10 +1,8 @@
 #include "sape2/base/error.h"
-#include "sape2/base/in_quotes.h"
-#include "sape2/base/nearest_name.h"
 #include "sape2/nn/model_config.h"
 #include "sape2/nn/task.h"
 
-#include <algorithm>
+#include "nn/definitions/named.h"
 
 namespace sape2::nn {
 
@@ -17,11 +15,7 @@ const std::vector<TaskDefinition>& task_definitions() {
 }
 
 const TaskDefinition& task_definition(std::string_view name) {
-  const auto found = std::ranges::find(task_definitions(), name, &TaskDefinition::name);
-  if (found != task_definitions().end()) return *found;
-  std::vector<std::string> names;
-  for (const TaskDefinition& task : task_definitions()) names.push_back(task.name);
-  throw Error("the task " + in_quotes(name) + " is not known; " + name_advice(name, names));
+  return named(task_definitions(), name, "the task");
 }
 
 void require_classifier(const ModelConfig& config, std::string_view who) {

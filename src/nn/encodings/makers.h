@@ -3,7 +3,6 @@
 #include "sape2/nn/encoding.h"
 
 #include <string_view>
-#include <vector>
 
 namespace sape2::nn {
 

@@ -1,9 +1,8 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
 
+#include "nn/definitions/named.h"
 #include "nn/encodings/makers.h"
-
-#include <algorithm>
 
 namespace sape2::nn {
 
@@ -25,24 +24,12 @@ namespace sape2::nn {
 SAPE2_ENCODING_FILES(SAPE2_DECLARE)
 #undef SAPE2_DECLARE
 
-namespace {
-
-std::vector<EncodingMaker> collect_makers() {
-  std::vector<EncodingMaker> all;
-#define SAPE2_COLLECT(file) std::ranges::move(makers_of_##file(), std::back_inserter(all));
-  SAPE2_ENCODING_FILES(SAPE2_COLLECT)
-#undef SAPE2_COLLECT
-  return all;
-}
-
-}  // namespace
-
 const EncodingMaker& encoding_maker(std::string_view name) {
-  static const std::vector<EncodingMaker> makers = collect_makers();
-  const auto found = std::ranges::find(makers, name, &EncodingMaker::name);
-  if (found == makers.end())
-    throw Error("encoding " + in_quotes(name) + " is defined but not made");
-  return *found;
+#define SAPE2_PART(file) makers_of_##file,
+  static const auto all = joined<EncodingMaker>({SAPE2_ENCODING_FILES(SAPE2_PART)});
+#undef SAPE2_PART
+  if (const EncodingMaker* found = find_named(all, name)) return *found;
+  throw Error("encoding " + in_quotes(name) + " is defined but not made");
 }
 
 }  // namespace sape2::nn

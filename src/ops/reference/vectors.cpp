@@ -1,4 +1,4 @@
-#include "ops/checks.h"
+#include "ops/checks/checks.h"
 #include "ops/reference/reference.h"
 
 #include <ATen/ATen.h>

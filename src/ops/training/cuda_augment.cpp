@@ -1,6 +1,6 @@
 #include "sape2/ops/augment.h"
 
-#include "ops/kernel_views.h"
+#include "ops/backends/kernel_views.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>

@@ -1,6 +1,6 @@
 #include "sape2/kernels/cuda_training.h"
 
-#include "ops/kernel_views.h"
+#include "ops/backends/kernel_views.h"
 #include "ops/training/gather.h"
 #include "ops/training/kernels.h"
 
@@ -16,14 +16,6 @@ using at::Tensor;
 
 void* stream() {
   return at::cuda::getCurrentCUDAStream().stream();
-}
-
-kernels::DType type_of(const Tensor& x) {
-  return x.scalar_type() == at::kHalf ? kernels::DType::float16 : kernel_type(x);
-}
-
-void* data(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
 
 Tensor scratch(std::size_t bytes, const Tensor& like) {
@@ -42,7 +34,7 @@ cuda::ResidualNorm norm_params(const fused::NormArguments& a) {
   return {.rows = rows_of(a.x),
           .width = a.x.size(-1),
           .rows_per_image = rows_of(a.x) / std::max<int64_t>(1, a.x.size(0)),
-          .dtype = type_of(a.x),
+          .dtype = kernel_type(a.x),
           .epsilon = static_cast<float>(a.epsilon),
           .x = data(a.x),
           .branch = data(a.branch.value),
@@ -104,7 +96,7 @@ Tensor gelu(const Tensor& given, const Tensor& bias) {
   const c10::cuda::CUDAGuard guard(given.device());
   const Tensor x = given.contiguous(), b = contiguous(bias);
   Tensor out = at::empty_like(x);
-  cuda::bias_gelu_forward(type_of(x), rows_of(x), x.size(-1), data(x), data(b), data(out),
+  cuda::bias_gelu_forward(kernel_type(x), rows_of(x), x.size(-1), data(x), data(b), data(out),
                           stream());
   return out;
 }
@@ -116,7 +108,7 @@ std::pair<Tensor, Tensor> gelu_backward(const Tensor& given, const Tensor& bias,
   Tensor dx = at::empty_like(x);
   Tensor dbias = b.defined() ? at::empty_like(b) : Tensor();
   const Tensor workspace = scratch(cuda::column_sums_workspace(rows_of(x), x.size(-1), 1), x);
-  cuda::bias_gelu_backward(type_of(x), rows_of(x), x.size(-1), data(x), data(b), data(dout),
+  cuda::bias_gelu_backward(kernel_type(x), rows_of(x), x.size(-1), data(x), data(b), data(dout),
                            data(dx), data(dbias), data(workspace), stream());
   return {dx, dbias};
 }
@@ -126,7 +118,7 @@ Tensor column_sums(const Tensor& given) {
   const Tensor x = given.contiguous();
   Tensor out = at::empty({x.size(-1)}, x.options());
   const Tensor workspace = scratch(cuda::column_sums_workspace(rows_of(x), x.size(-1), 1), x);
-  cuda::column_sums(type_of(x), rows_of(x), x.size(-1), data(x), data(out), data(workspace),
+  cuda::column_sums(kernel_type(x), rows_of(x), x.size(-1), data(x), data(out), data(workspace),
                     stream());
   return out;
 }
@@ -136,8 +128,9 @@ std::pair<Tensor, Tensor> cross_entropy(const Tensor& given, const Tensor& targe
   const Tensor logits = given.contiguous(), wanted = targets.contiguous();
   Tensor loss = at::empty({}, logits.options().dtype(at::kFloat));
   Tensor dlogits = at::empty_like(logits);
-  cuda::cross_entropy(type_of(logits), logits.size(0), logits.size(1), data(logits), floats(wanted),
-                      static_cast<float>(scale), floats(loss), data(dlogits), stream());
+  cuda::cross_entropy(kernel_type(logits), logits.size(0), logits.size(1), data(logits),
+                      floats(wanted), static_cast<float>(scale), floats(loss), data(dlogits),
+                      stream());
   return {loss, dlogits};
 }
 

@@ -1,6 +1,6 @@
 #include "sape2/kernels/cuda_training.h"
 
-#include "ops/kernel_views.h"
+#include "ops/backends/kernel_views.h"
 #include "ops/packed_heads.h"
 #include "ops/training/kernels.h"
 
@@ -19,10 +19,6 @@ constexpr int64_t kGroup = 4;          // elements that are loaded at once
 
 void* stream() {
   return at::cuda::getCurrentCUDAStream().stream();
-}
-
-kernels::DType type_of(const Tensor& x) {
-  return x.scalar_type() == at::kHalf ? kernels::DType::float16 : kernel_type(x);
 }
 
 /// The tensor, or a copy, whose rows begin where groups of elements do.
@@ -67,7 +63,7 @@ std::array<Tensor, 3> turned(const Tensor& given_q, const Tensor& given_k, const
   const Rotation rotation = contiguous(given);
   const auto to =
       thirds(at::empty({q.size(0), q.size(2), 3 * q.size(1) * q.size(3)}, q.options()), q.size(1));
-  cuda::rotary_forward(kernel_shape(q, grid), type_of(q), kernel_rotation(rotation),
+  cuda::rotary_forward(kernel_shape(q, grid), kernel_type(q), kernel_rotation(rotation),
                        {const_view(q), const_view(k), const_view(v)},
                        {view(to[0]), view(to[1]), view(to[2])}, stream());
   return to;
@@ -87,7 +83,7 @@ std::pair<Tensor, Tensor> turn_back(const Tensor& dq, const Tensor& dk, const Te
                           q.options().dtype(at::kByte));
   }
   cuda::rotary_backward(
-      shape, type_of(q), kernel_rotation(rotation),
+      shape, kernel_type(q), kernel_rotation(rotation),
       {view(dq), view(dk), const_view(q), const_view(k), floats(dfx), floats(dfy)},
       wanted ? workspace.data_ptr() : nullptr, stream());
   return {dfx, dfy};

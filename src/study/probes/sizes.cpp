@@ -1,4 +1,3 @@
-#include "sape2/base/error.h"
 #include "sape2/data/dataset.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/run.h"

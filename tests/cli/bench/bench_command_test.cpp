@@ -1,6 +1,6 @@
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
 #include "support/gpu.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -11,8 +11,8 @@
 namespace sape2::cli::test {
 namespace {
 
-using io::test::ScratchFolder;
 using nlohmann::json;
+using namespace sape2::testing;
 
 /// A benchmark of attention that takes next to no time.
 std::vector<std::string> tiny_benchmark(std::vector<std::string> more) {

@@ -1,5 +1,5 @@
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using namespace sape2::testing;
 
 /// Keeps the data sets of this machine out of sight.
 class DataCommand : public ::testing::Test {
@@ -20,7 +21,7 @@ class DataCommand : public ::testing::Test {
                                  {"XDG_CACHE_HOME", (scratch_.path() / "cache").string()}});
   }
 
-  io::test::ScratchFolder scratch_;
+  ScratchFolder scratch_;
 };
 
 TEST_F(DataCommand, ListsEveryDataSet) {

@@ -6,7 +6,7 @@
 #include "sape2/version.h"
 
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 namespace sape2::cli::test {
 namespace {
 
-using io::test::ScratchFolder;
 using nlohmann::json;
+using namespace sape2::testing;
 
 json info_json(std::vector<std::string> arguments, const Environment& variables = {}) {
   arguments.insert(arguments.begin(), {"info", "--json"});

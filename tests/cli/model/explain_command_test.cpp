@@ -6,15 +6,15 @@
 
 #include "cli/run_sape2.h"
 #include "io/raw_file.h"
-#include "io/scratch_folder.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 
 namespace sape2::cli::test {
 namespace {
 
-using io::test::read_whole_file;
-using io::test::ScratchFolder;
+using namespace sape2::testing;
 
 std::string save_model(const ScratchFolder& folder, const std::string& name,
                        const std::string& encoding) {
@@ -28,7 +28,7 @@ std::string save_model(const ScratchFolder& folder, const std::string& name,
 }
 
 std::string begin_of(const std::filesystem::path& file) {
-  return read_whole_file(file).substr(0, 4);
+  return file_bytes(file).substr(0, 4);
 }
 
 TEST(Explain, DrawsFilesAndDataSetImagesInEveryFormat) {
@@ -45,7 +45,7 @@ TEST(Explain, DrawsFilesAndDataSetImagesInEveryFormat) {
   const Outcome second = run_sape2({"explain", model, wide, "--what", "positions", "--patch", "1,2",
                                     "-o", (folder / "f.svg").native()});
   EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_NE(read_whole_file(folder / "f.svg").find("<svg"), std::string::npos);
+  EXPECT_NE(file_bytes(folder / "f.svg").find("<svg"), std::string::npos);
   const Outcome third =
       run_sape2({"explain", model, "shapes:test:0-5", "--grid", "--what", "attention", "--layer",
                  "2", "--head", "1", "-o", (folder / "f.pdf").native()});
@@ -64,7 +64,7 @@ TEST(Explain, WritesTheNumbers) {
   const auto file = io::SafetensorsFile::open(numbers);
   EXPECT_EQ(file.at("maps").shape, (std::vector<std::int64_t>{2, 8, 8}));
   EXPECT_EQ(file.at("matrix").shape, (std::vector<std::int64_t>{64, 64}));
-  EXPECT_TRUE(read_whole_file(folder / "n.npz").starts_with("PK"));
+  EXPECT_TRUE(file_bytes(folder / "n.npz").starts_with("PK"));
 }
 
 TEST(Explain, NamesMistakes) {

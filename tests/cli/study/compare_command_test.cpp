@@ -2,37 +2,22 @@
 #include "sape2/data/image.h"
 
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
+#include "support/error_text.h"
+#include "support/file_bytes.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 namespace sape2::cli::test {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::ScratchFolder;
 using nlohmann::json;
-
-std::vector<std::string> with(std::vector<std::string> words,
-                              const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-std::string text_of(const fs::path& file) {
-  std::ostringstream whole;
-  whole << std::ifstream(file).rdbuf();
-  return whole.str();
-}
-
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
-}
+using namespace sape2::testing;
 
 std::vector<std::string> tiny_comparison(const fs::path& out) {
   return {"compare",
@@ -75,7 +60,7 @@ TEST(Compare, WritesTheReportOfResultsAnew) {
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_NE(again.out.find("This training is short"), std::string::npos) << again.out;
   for (const char* name : {"table.md", "results.json", "report.html"}) {
-    EXPECT_EQ(text_of(folder / "again" / name), text_of(folder / "out" / name)) << name;
+    EXPECT_EQ(file_bytes(folder / "again" / name), file_bytes(folder / "out" / name)) << name;
   }
   expect_mistake(run_sape2({"compare", "--from", results, "--out", folder / "x", "--epochs", "3"}),
                  2, "--epochs");
@@ -136,7 +121,7 @@ TEST(Compare, AnswersMistakesWithASentence) {
 }
 
 json results_of(const fs::path& out) {
-  return json::parse(text_of(out / "results.json"));
+  return json::parse(file_bytes(out / "results.json"));
 }
 
 // Without what the clock and the process say.
@@ -181,7 +166,7 @@ TEST(Compare, SeveralProcessesComeToTheSameFigures) {
   EXPECT_EQ(figures_of(folder / "together"), figures_of(folder / "alone"));
   EXPECT_EQ(results_of(folder / "together")["finished"], true);
   EXPECT_TRUE(fs::exists(folder / "together/process-3.log"));
-  EXPECT_EQ(text_of(folder / "together/process-2.log").find("sape2: "), std::string::npos);
+  EXPECT_EQ(file_bytes(folder / "together/process-2.log").find("sape2: "), std::string::npos);
 }
 
 TEST(Compare, MergesWhatWasTrainedApart) {

@@ -6,7 +6,7 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ namespace sape2::cli::test {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::ScratchFolder;
 using nlohmann::json;
+using namespace sape2::testing;
 
 fs::path save_model(const ScratchFolder& folder) {
   const auto shapes = data::make_shapes({.split = data::Split::test, .count = 1});

@@ -5,7 +5,7 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/run_sape2.h"
-#include "io/scratch_folder.h"
+#include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -18,8 +18,8 @@ namespace sape2::cli::test {
 namespace {
 
 namespace fs = std::filesystem;
-using io::test::ScratchFolder;
 using nlohmann::json;
+using namespace sape2::testing;
 
 const std::vector<std::string> kTiny{
     "--depth",       "1",  "--width",      "16", "--heads",  "2", "--train-images", "64",

@@ -1,0 +1,117 @@
+#include "ops/operators/public_ops.h"
+
+#include "ops/backends/kept_vectors.h"
+#include "ops/checks/checks.h"
+#include "ops/operators/autograd.h"
+#include "ops/sizes.h"
+
+#include <cmath>
+
+namespace sape2::ops::public_ops {
+namespace {
+
+/// The default 1/√d; a tensor that is not even of four axes is the checks' business.
+double scale_or_default(const Optional<double>& scale, const Tensor& q) {
+  if (scale.has_value()) return *scale;
+  if (!q.defined() || q.dim() != 4) return 1;
+  const int64_t head_size = size_of(q, 3);
+  return head_size > 0 ? 1 / std::sqrt(double(head_size)) : 1;
+}
+
+template <class Arguments>
+Tensor checked_attention(const char* op, const Arguments& a) {
+  check(op, a);
+  return differentiable(a, 1)[0];
+}
+
+}  // namespace
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, Optional<double> scale) {
+  return checked_attention(
+      "attention", BiasedArguments{.q = q, .k = k, .v = v, .scale = scale_or_default(scale, q)});
+}
+
+Tensor sape2_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ex,
+                       const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
+                       std::string mode, std::string span, std::string form, Optional<double> scale,
+                       const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
+                       const OptionalTensor& gain, bool bias_inside) {
+  const char* op = "sape2_attention";
+  Sape2Arguments a{VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
+                                   or_undefined(gate_scale), or_undefined(gate_offset)},
+                   v,
+                   parse_form(op, form),
+                   scale_or_default(scale, q),
+                   or_undefined(gain),
+                   bias_inside};
+  check(op, a);
+  if (a.form == Form::paths) {
+    // Stage 1 is the fused one, stage 2 the plain formula.
+    const auto vectors = differentiable(a.vectors, 2);
+    return differentiable(BiasedArguments{q, k, v, vectors[0], vectors[1], a.vectors.grid, a.form,
+                                          a.scale, a.gain, a.bias_inside},
+                          1)[0];
+  }
+  a.kept = bytes_to_keep(a);
+  return differentiable(a, 1)[0];
+}
+
+std::tuple<Tensor, Tensor> sape2_vectors(const Tensor& q, const Tensor& k, const Tensor& ex,
+                                         const Tensor& ey, int64_t rows, int64_t cols,
+                                         int64_t prefix, std::string mode, std::string span,
+                                         const OptionalTensor& gate_scale,
+                                         const OptionalTensor& gate_offset) {
+  const VectorArguments a{q,
+                          k,
+                          ex,
+                          ey,
+                          Grid{rows, cols, prefix},
+                          mode,
+                          span,
+                          or_undefined(gate_scale),
+                          or_undefined(gate_offset)};
+  check("sape2_vectors", a);
+  const auto vectors = differentiable(a, 2);
+  return {vectors[0], vectors[1]};
+}
+
+Tensor distance_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ux,
+                          const Tensor& uy, int64_t rows, int64_t cols, int64_t prefix,
+                          Optional<double> scale, const OptionalTensor& gain, bool bias_inside) {
+  return checked_attention(
+      "distance_attention",
+      BiasedArguments{q, k, v, ux, uy, Grid{rows, cols, prefix}, Form::distance,
+                      scale_or_default(scale, q), or_undefined(gain), bias_inside});
+}
+
+Tensor axial_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& zx,
+                       const Tensor& zy, int64_t rows, int64_t cols, int64_t prefix,
+                       Optional<double> scale, const OptionalTensor& gain, bool bias_inside) {
+  return checked_attention(
+      "axial_attention",
+      BiasedArguments{q, k, v, zx, zy, Grid{rows, cols, prefix}, Form::direct,
+                      scale_or_default(scale, q), or_undefined(gain), bias_inside});
+}
+
+Tensor sape2_bias(const Tensor& q, const Tensor& k, const Tensor& ex, const Tensor& ey,
+                  int64_t rows, int64_t cols, int64_t prefix, std::string mode, std::string span,
+                  const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
+                  std::string form) {
+  const char* op = "sape2_bias";
+  const Grid grid{rows, cols, prefix};
+  const VectorArguments a{
+      q, k, ex, ey, grid, mode, span, or_undefined(gate_scale), or_undefined(gate_offset)};
+  const Form bias_form = parse_form(op, form);
+  check(op, a);
+  const auto vectors = differentiable(a, 2);
+  const BiasArguments bias{vectors[0], vectors[1], grid, bias_form};
+  check(op, bias);
+  return differentiable(bias, 1)[0];
+}
+
+Tensor cope_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,
+                      Optional<double> scale) {
+  return checked_attention("cope_attention", CopeArguments{q, k, v, e, scale_or_default(scale, q)});
+}
+
+}  // namespace sape2::ops::public_ops
