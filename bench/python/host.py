@@ -4,7 +4,8 @@
 
 Microseconds per call on the CPU, the least of several rounds, in time of the calling thread, which other programs on
 the machine hardly change: without gradients, with what backward needs kept, and forward + backward. PyTorch's own
-attention has three gradients, sape2-rel-k seven: those of q, k and v, two tables, and scale and offset of the gates.
+attention has three gradients, sape2-rel-k seven: those of q, k and v, two tables, and scale and offset of the gates. What
+four more cost by themselves shows torch.cat, which has next to nothing else to do, of three tensors and of seven.
 `bench/peers/host.py` measures the same on a GPU.
 """
 
@@ -49,15 +50,18 @@ def measured(args: argparse.Namespace) -> dict[str, list[float]]:
             bias_inside=False,
         )  # fmt: skip
 
-    ways = {
-        "PyTorch's attention": (lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v), []),
-        "sape2.ops.attention": (lambda: sape2.ops.attention(q, k, v), []),
-        "sape2.ops.sape2_attention, sape2-rel-k": (operator, [ex, ey, gate_scale, gate_offset]),
-        "sape2.nn.LayerEncoding, sape2-rel-k": (lambda: layer(q, k, v), list(layer.parameters())),
+    small = [leaf(HEAD_SIZE) for _ in range(7)]
+    ways: dict[str, tuple[Callable[[], torch.Tensor], list[torch.Tensor]]] = {
+        "PyTorch's attention": (lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v), [q, k, v]),
+        "sape2.ops.attention": (lambda: sape2.ops.attention(q, k, v), [q, k, v]),
+        "sape2.ops.sape2_attention, sape2-rel-k": (operator, [q, k, v, ex, ey, gate_scale, gate_offset]),
+        "sape2.nn.LayerEncoding, sape2-rel-k": (lambda: layer(q, k, v), [q, k, v, *layer.parameters()]),
+        "torch.cat of three tensors": (lambda: torch.cat(small[:3]), small[:3]),
+        "torch.cat of seven tensors": (lambda: torch.cat(small), small),
     }
     results = {}
-    for name, (forward, parameters) in ways.items():
-        leaves, ones = [q, k, v, *parameters], torch.ones_like(v)
+    for name, (forward, leaves) in ways.items():
+        ones = torch.ones_like(forward())
         with torch.no_grad():
             times = [least(forward, args)]
         times.append(least(forward, args))

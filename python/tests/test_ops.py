@@ -63,6 +63,77 @@ def test_second_backward_is_refused() -> None:
         gradient.sum().backward()
 
 
+def test_second_backward_is_refused_where_gates_alone_learn() -> None:
+    _, (q, k, v, ex, ey, *grid), named = operators()["sape2_attention"]
+    gates = torch.ones(HEADS, requires_grad=True)
+    frozen = [t.detach() for t in (q, k, v, ex, ey)]
+    out = torch.ops.sape2._sape2_attention.default(
+        *frozen, *grid, PREFIX, "k", "suffix", "distance", None, gates, 2.0, None, None, True
+    )
+    (gradient,) = torch.autograd.grad(out.sum(), gates, create_graph=True)
+    with pytest.raises(RuntimeError, match="can be differentiated once"):
+        gradient.sum().backward()
+
+
+def test_forward_mode_is_refused() -> None:
+    q = torch.randn(1, 2, 6, 4)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
+        with pytest.raises(RuntimeError, match="have no forward-mode derivative"):
+            sape2.ops.attention(dual, q, q)
+
+
+def test_one_graph_goes_back_once() -> None:
+    q = torch.randn(1, 2, 6, 4, requires_grad=True)
+    out = sape2.ops.attention(q, q, q).sum()
+    first, second = (torch.autograd.grad(out, q, retain_graph=keep)[0] for keep in (True, False))
+    assert torch.equal(first, second)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        out.backward()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_asked_for_alone(name: str) -> None:
+    """Of one leaf after another: the same numbers as of all at once."""
+    call, positional, named = operators()[name]
+    leaves = [t for t in [*positional, *named.values()] if isinstance(t, torch.Tensor)]
+
+    def out() -> torch.Tensor:
+        result = call(*positional, **named)
+        return result.sum() if isinstance(result, torch.Tensor) else result[0].sum() + result[1].sum()
+
+    for leaf, gradient in zip(leaves, torch.autograd.grad(out(), leaves)):
+        (alone,) = torch.autograd.grad(out(), leaf)
+        torch.testing.assert_close(alone, gradient, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["distance", "direct", "paths"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_divided_gates(form: str, dtype: torch.dtype) -> None:
+    """Gates divided inside the operator are those divided before it, and so are their gradients."""
+    _, (q, k, v, ex, ey, *grid), named = operators()["sape2_attention relative"]
+    scale, offset, gain = (named[name] for name in ("gate_scale", "gate_offset", "gain"))
+    tensors = [t.detach().to(dtype).requires_grad_() for t in (q, k, v, ex, ey)]
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    tensors += [t.detach().to(wide).requires_grad_() for t in (scale, offset, gain)]
+
+    def inside(*t: torch.Tensor) -> torch.Tensor:
+        options = (PREFIX, "k", "between", form, None)
+        out: torch.Tensor = torch.ops.sape2._sape2_attention.default(
+            *t[:5], *grid, *options, t[5], SIZE**0.5, t[6], t[7], False
+        )
+        return out
+
+    def before(*t: torch.Tensor) -> torch.Tensor:
+        gates = {"gate_scale": t[5] / SIZE**0.5, "gate_offset": t[6], "gain": t[7]}
+        return sape2.ops.sape2_attention(
+            *t[:5], *grid, prefix=PREFIX, span="between", form=form, bias_inside=False, **gates
+        )
+
+    for some, other in zip(solved(inside, tensors, {}), solved(before, tensors, {})):
+        torch.testing.assert_close(some, other, rtol=0, atol=0)
+
+
 @needs_torch_2
 def test_transformations_of_torch_func_are_refused() -> None:
     q = torch.randn(5, 2, HEADS, 21, SIZE)

@@ -4,6 +4,8 @@
 #include "ops/operators/public_ops.h"
 #include "ops/reference_guard.h"
 
+#include <ATen/ATen.h>
+
 namespace sape2::ops {
 namespace {
 
@@ -15,6 +17,10 @@ Optional<double> or_default(double scale) {
 
 }  // namespace
 
+at::Tensor VectorOptions::divided_gate_scale() const {
+  return gate_divisor == 1 || !gate_scale.defined() ? gate_scale : gate_scale / gate_divisor;
+}
+
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale) {
   static const auto op = operator_handle<&public_ops::attention>("sape2::attention");
   return op.call(q, k, v, or_default(scale));
@@ -24,9 +30,10 @@ at::Tensor sape2_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                            const at::Tensor& ex, const at::Tensor& ey, const Grid& grid,
                            const VectorOptions& vectors, const std::string& form,
                            const BiasOptions& bias) {
-  static const auto op = operator_handle<&public_ops::sape2_attention>("sape2::sape2_attention");
+  static const auto op =
+      operator_handle<&public_ops::sape2_attention_in_order>("sape2::_sape2_attention");
   return op.call(q, k, v, ex, ey, grid.rows, grid.cols, grid.prefix, vectors.mode, vectors.span,
-                 form, or_default(bias.scale), or_nothing(vectors.gate_scale),
+                 form, or_default(bias.scale), or_nothing(vectors.gate_scale), vectors.gate_divisor,
                  or_nothing(vectors.gate_offset), or_nothing(bias.gain), bias.bias_inside);
 }
 
@@ -36,7 +43,7 @@ std::pair<at::Tensor, at::Tensor> sape2_vectors(const at::Tensor& q, const at::T
   static const auto op = operator_handle<&public_ops::sape2_vectors>("sape2::sape2_vectors");
   const auto [ux, uy] =
       op.call(q, k, ex, ey, grid.rows, grid.cols, grid.prefix, vectors.mode, vectors.span,
-              or_nothing(vectors.gate_scale), or_nothing(vectors.gate_offset));
+              or_nothing(vectors.divided_gate_scale()), or_nothing(vectors.gate_offset));
   return {ux, uy};
 }
 
@@ -62,7 +69,7 @@ at::Tensor sape2_bias(const at::Tensor& q, const at::Tensor& k, const at::Tensor
                       const std::string& form) {
   static const auto op = operator_handle<&public_ops::sape2_bias>("sape2::sape2_bias");
   return op.call(q, k, ex, ey, grid.rows, grid.cols, grid.prefix, vectors.mode, vectors.span,
-                 or_nothing(vectors.gate_scale), or_nothing(vectors.gate_offset), form);
+                 or_nothing(vectors.divided_gate_scale()), or_nothing(vectors.gate_offset), form);
 }
 
 at::Tensor cope_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

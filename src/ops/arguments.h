@@ -28,6 +28,7 @@ inline double scale_or_default(double scale, const at::Tensor& q) {
 
 /// Stage 1: q, k and the tables. Names as in the schema.
 struct VectorArguments {
+  static constexpr const char* kBackwardName = "VectorsBackward";
   at::Tensor q, k;    // (B, h, N, d)
   at::Tensor ex, ey;  // (M, d) or (h, M, d); mode "qk": (2, …)
   Grid grid;
@@ -43,6 +44,7 @@ struct VectorArguments {
 
 /// Stage 2: attention with a bias made from axis vectors; with Form::none, plain attention.
 struct BiasedArguments {
+  static constexpr const char* kBackwardName = "AttentionBackward";
   at::Tensor q, k, v;  // (B, h, N, d)
   at::Tensor ux, uy;   // (B, h, H·W, W), (B, h, H·W, H), perhaps with a leading axis of 2
   Grid grid;
@@ -57,13 +59,15 @@ struct BiasedArguments {
 
 /// Both stages.
 struct Sape2Arguments {
+  static constexpr const char* kBackwardName = "Sape2AttentionBackward";
   VectorArguments vectors;
   at::Tensor v;  // (B, h, N, d)
   Form form = Form::distance;
   double scale = 0;
   at::Tensor gain;
   bool bias_inside = true;
-  int64_t kept = 0;  // bytes a head of axis vectors that forward keeps for backward
+  int64_t kept = 0;         // bytes a head of axis vectors that forward keeps for backward
+  double gate_divisor = 1;  // the gates' factor is gate_scale / gate_divisor, see gate_divisor.h
 
   auto tensors() {
     auto& s = vectors;
@@ -76,6 +80,7 @@ struct Sape2Arguments {
 };
 
 struct CopeArguments {
+  static constexpr const char* kBackwardName = "CopeAttentionBackward";
   at::Tensor q, k, v;  // (B, h, N, d)
   at::Tensor e;        // (M, d)
   double scale = 0;
@@ -86,6 +91,7 @@ struct CopeArguments {
 
 /// The bias that given vectors make.
 struct BiasArguments {
+  static constexpr const char* kBackwardName = "BiasBackward";
   at::Tensor ux, uy;
   Grid grid;
   Form form = Form::distance;

@@ -80,6 +80,7 @@ c10::IValue argument(const std::string& name) {
   if (name == "span") return "suffix";
   if (name == "form") return "distance";
   if (name == "scale") return 0.35;
+  if (name == "gate_divisor") return 1.5;
   if (name == "bias_inside") return true;
   return tensor_argument(name);
 }
@@ -151,12 +152,19 @@ const std::vector<std::string>& public_operators() {
 }
 
 const std::vector<std::string>& package_operators() {
-  static const std::vector<std::string> names = {"kernel_for",           "_encoded_attention",
-                                                 "_encoded_rows",        "_chosen_patches",
-                                                 "_encoded_input",       "_encoding",
-                                                 "_encoded_layer_input", "_encoding_parameters",
-                                                 "_model_config",        "_preset",
-                                                 "_decayed_parameters",  "_model_parameters",
+  static const std::vector<std::string> names = {"kernel_for",
+                                                 "_sape2_attention",
+                                                 "_encoded_attention",
+                                                 "_encoded_rows",
+                                                 "_chosen_patches",
+                                                 "_encoded_input",
+                                                 "_encoding",
+                                                 "_encoded_layer_input",
+                                                 "_encoding_parameters",
+                                                 "_model_config",
+                                                 "_preset",
+                                                 "_decayed_parameters",
+                                                 "_model_parameters",
                                                  "_load_model"};
   return names;
 }

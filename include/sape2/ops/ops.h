@@ -33,6 +33,10 @@ struct VectorOptions {
       "suffix";            ///< "suffix": sum to the end of the row; "between": signed, from i to m
   at::Tensor gate_scale;   ///< 0-dim or [h]; undefined: 1/√d
   at::Tensor gate_offset;  ///< 0-dim or [h]; undefined: 0. Scale 0, offset +inf: open gates
+  double gate_divisor = 1;  ///< gates take gate_scale / gate_divisor
+
+  /// That quotient; undefined where gate_scale is.
+  at::Tensor divided_gate_scale() const;
 };
 
 /// How a bias enters the attention (stage 2).

@@ -54,10 +54,10 @@ class _Encoding(nn.Module):
 
     def tensors(self) -> list[Tensor]:
         """The parameters, in the order in which the library takes them."""
-        # Every call asks for them, and nn.Module's own way takes three times as long. It is needed only where a
+        # Every call asks for them, and nn.Module's own way takes six times as long. It is needed only where a
         # parametrization computes a parameter.
         own: dict[str, Any] = self._parameters
-        return [own[name] if name in own else getattr(self, name) for name in self._names]
+        return list(own.values()) if tuple(own) == self._names else [getattr(self, name) for name in self._names]
 
     def reset_parameters(self) -> None:
         """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""

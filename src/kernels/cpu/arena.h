@@ -15,7 +15,8 @@ void free_block(void* block, std::size_t bytes);
 class Arena {
  public:
   Arena() = default;
-  /// The block comes from `pool`, or from nowhere else but this object.
+  /// The block comes from `pool`, or is this object's own; a thread may keep a small one for the
+  /// next object.
   explicit Arena(std::size_t floats, ScratchPool* pool = nullptr);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -30,6 +31,7 @@ class Arena {
   float* block_ = nullptr;
   std::size_t capacity_ = 0;
   ScratchPool* pool_ = nullptr;
+  bool is_spare_ = false;  // the block is the thread's
   std::size_t used_ = 0;
 };
 

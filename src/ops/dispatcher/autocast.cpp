@@ -41,6 +41,19 @@ struct Autocast {
                                        bias_inside);
   }
 
+  static Tensor sape2_attention_in_order(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const Tensor& ex, const Tensor& ey, int64_t rows,
+                                         int64_t cols, int64_t prefix, std::string mode,
+                                         std::string span, std::string form, Optional<double> scale,
+                                         const OptionalTensor& gate_scale, double gate_divisor,
+                                         const OptionalTensor& gate_offset,
+                                         const OptionalTensor& gain, bool bias_inside) {
+    const Off off;
+    return public_ops::sape2_attention_in_order(
+        lower(q), lower(k), lower(v), ex, ey, rows, cols, prefix, std::move(mode), std::move(span),
+        std::move(form), scale, gate_scale, gate_divisor, gate_offset, gain, bias_inside);
+  }
+
   static std::tuple<Tensor, Tensor> sape2_vectors(const Tensor& q, const Tensor& k,
                                                   const Tensor& ex, const Tensor& ey, int64_t rows,
                                                   int64_t cols, int64_t prefix, std::string mode,
@@ -79,6 +92,7 @@ struct Autocast {
   static void implement(torch::Library& m) {
     m.impl("attention", &Autocast::attention);
     m.impl("sape2_attention", &Autocast::sape2_attention);
+    m.impl("_sape2_attention", &Autocast::sape2_attention_in_order);
     m.impl("sape2_vectors", &Autocast::sape2_vectors);
     m.impl("sape2_bias", &Autocast::sape2_bias);
     m.impl("distance_attention", &Autocast::with_vectors<&public_ops::distance_attention>);

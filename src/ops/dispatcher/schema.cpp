@@ -23,6 +23,14 @@ TORCH_LIBRARY(sape2, m) {
       "bool bias_inside=True) -> Tensor",
       &public_ops::sape2_attention);
 
+  // The same for calls from Python, where each name of an argument costs time, and for layers that
+  // learn gates: they take gate_scale / gate_divisor.
+  m.def(
+      "_sape2_attention(Tensor q, Tensor k, Tensor v, Tensor ex, Tensor ey, int rows, int cols, "
+      "int prefix, str mode, str span, str form, float? scale, Tensor? gate_scale, float "
+      "gate_divisor, Tensor? gate_offset, Tensor? gain, bool bias_inside) -> Tensor",
+      &public_ops::sape2_attention_in_order);
+
   // Stage 1: the axis vectors [B, h, rows·cols, cols] and [B, h, rows·cols, rows]; mode "qk": a
   // leading axis of 2.
   m.def(

@@ -29,7 +29,7 @@ Gates sape2_gates(const at::Tensor& q, const at::Tensor& k, const Grid& grid,
                                 .grid = grid,
                                 .mode = vectors.mode,
                                 .span = vectors.span,
-                                .gate_scale = vectors.gate_scale,
+                                .gate_scale = vectors.divided_gate_scale(),
                                 .gate_offset = vectors.gate_offset});
 }
 

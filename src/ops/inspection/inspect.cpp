@@ -106,7 +106,7 @@ AttentionRows sape2_attention_rows(const at::Tensor& q, const at::Tensor& k, con
                           .grid = grid,
                           .mode = vectors.mode,
                           .span = vectors.span,
-                          .gate_scale = vectors.gate_scale,
+                          .gate_scale = vectors.divided_gate_scale(),
                           .gate_offset = vectors.gate_offset};
   const auto y = index.div(grid.cols, "floor"), x = index.remainder(grid.cols);
   const auto wide_q = reference::widened(q), wide_k = reference::widened(k);

@@ -1,18 +1,24 @@
 #pragma once
 
 #include "ops/dispatcher/internal_ops.h"
+#include "ops/operators/gate_divisor.h"
 #include "ops/reference_guard.h"
 #include "ops/sizes.h"
 
+#include <ATen/FuncTorchTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
+#include <memory>
+#include <mutex>
 #include <optional>
 
-/// Gradients for the internal operators: one autograd function for all kinds of arguments.
+/// Gradients for the internal operators: one node of autograd's graph for all kinds of arguments.
 namespace sape2::ops {
 
 /// Runs an internal operator on checked arguments so that autograd can go back through its first
-/// `differentiable` outputs.
+/// `differentiable` outputs, and returns those.
 template <class Arguments>
 Tensors differentiable(const Arguments& arguments, size_t differentiable);
 
@@ -47,81 +53,164 @@ Tensors once_only(const Tensors& saved, const Tensors& grads, Compute compute) {
   return RefuseSecondBackward::apply(TensorList(sources), gradients);
 }
 
-template <class Arguments>
-class Differentiable : public torch::autograd::Function<Differentiable<Arguments>> {
- public:
-  using Context = torch::autograd::AutogradContext;
+/// A node in the kind of pointer that this LibTorch counts nodes by.
+template <class Node>
+auto pointer_to(Node& node) {
+  if constexpr (requires { node.getptr(); }) {
+    return node.getptr();
+  } else {
+    return node.shared_from_this();
+  }
+}
 
-  static Tensors forward(Context* context, TensorList given, const Arguments& arguments,
-                         size_t differentiable) {
-    const AlreadyChecked<Arguments> checked(arguments);
-    auto outputs = Dispatched::forward(arguments);
-    auto saved = given.vec();
-    saved.insert(saved.end(), outputs.begin(), outputs.end());
-    context->save_for_backward(saved);
-    context->saved_data["settings"] =
-        at::IValue::make_capsule(c10::make_intrusive<Settings>(arguments, outputs.size()));
-    outputs.resize(differentiable);
-    return outputs;
+/// The way back through one call. PyTorch's own torch::autograd::Function would do, but it
+/// describes every input twice and asks for its own name, which a small call feels: it waits for
+/// the host.
+template <class Arguments>
+class BackwardNode final : public torch::autograd::Node {
+ public:
+  /// `edges`: where the gradients of the given tensors go.
+  BackwardNode(const Arguments& arguments, torch::autograd::edge_list&& edges)
+      : Node(std::move(edges)), arguments_(arguments) {
+    const auto tensors = arguments_.tensors();
+    for (size_t index = 0; index < tensors.size(); ++index) {
+      if (tensors[index]->defined()) given_ |= int64_t{1} << index;
+      *tensors[index] = Tensor();
+    }
   }
 
-  static Tensors backward(Context* context, const Tensors& grads) {
-    const auto settings =
-        c10::static_intrusive_pointer_cast<Settings>(context->saved_data["settings"].toCapsule());
-    const auto saved = context->get_saved_variables();
-    const size_t given = saved.size() - settings->outputs;
+  /// Keeps what the backward pass reads: the given tensors, all outputs, of which the first are
+  /// this node's, and the divided gates where there are any.
+  void save(const Tensors& given, const Tensors& outputs, size_t differentiable,
+            const Tensor& divided) {
+    saved_.reserve(given.size() + outputs.size() + (divided.defined() ? 1 : 0));
+    for (const auto& tensor : given) saved_.emplace_back(tensor, /*is_output=*/false);
+    for (size_t index = 0; index < outputs.size(); ++index)
+      saved_.emplace_back(outputs[index], index < differentiable);
+    if (divided.defined()) saved_.emplace_back(divided, /*is_output=*/false);
+    outputs_ = outputs.size();
+  }
 
-    Arguments arguments = settings->arguments;
+  Tensors apply(Tensors&& grads) override {
+    const std::lock_guard lock(mutex_);
+    if (std::none_of(grads.begin(), grads.end(), [](const auto& grad) { return grad.defined(); }))
+      return Tensors(num_outputs());
+    Tensors saved;
+    saved.reserve(saved_.size());
+    for (const auto& variable : saved_) saved.push_back(variable.unpack(pointer_to(*this)));
+
+    Arguments arguments = arguments_;
     const auto tensors = arguments.tensors();
     int64_t wanted = 0;
-    for (size_t index = 0, next = 0; index < tensors.size(); ++index) {
-      if (!settings->is_given[index]) continue;
-      *tensors[index] = saved[next++];
-      if (tensors[index]->requires_grad()) wanted |= int64_t{1} << index;
+    size_t given = 0;
+    for (size_t index = 0; index < tensors.size(); ++index) {
+      if (!is_given(index)) continue;
+      if (task_should_compute_output(given)) wanted |= int64_t{1} << index;
+      *tensors[index] = saved[given++];
     }
-    const Tensors outputs(saved.begin() + given, saved.end());
+    const TensorList outputs = TensorList(saved).slice(given, outputs_);
+    for (size_t index = 0; index < grads.size(); ++index)
+      if (!grads[index].defined()) grads[index] = at::zeros_like(outputs[index]);
+    if (divides_gates(arguments)) put_divided_gates(arguments, saved.back());
     // On a GPU another thread goes back than the one that came forward.
     std::optional<ReferenceGuard> guard;
-    if (settings->reference) guard.emplace();
+    if (reference_) guard.emplace();
     if (!is_traced(outputs[0])) wanted |= BackwardInputs::kMayShare;
     auto gradients = once_only(saved, grads, [&] {
-      return Dispatched::backward({grads, outputs, wanted}, arguments);
+      auto found = Dispatched::backward({grads, outputs, wanted}, arguments);
+      divide_gradient(arguments, wanted, found);
+      return found;
     });
 
-    // One gradient for each tensor given, then none for the other two arguments of forward.
-    Tensors result;
-    for (size_t index = 0, next = 0; index < tensors.size(); ++index) {
-      if (!settings->is_given[index]) continue;
-      result.push_back((wanted >> index) & 1 ? gradients.at(next++) : Tensor());
+    Tensors result(given);
+    for (size_t index = 0, next = 0, edge = 0; index < tensors.size(); ++index) {
+      if (!is_given(index)) continue;
+      if ((wanted >> index) & 1) result[edge] = std::move(gradients.at(next++));
+      ++edge;
     }
-    result.resize(given + 2);
     return result;
   }
 
+  void release_variables() override {
+    const std::lock_guard lock(mutex_);
+    for (auto& variable : saved_) variable.reset_data();
+  }
+
+  std::string name() const override { return std::string("sape2::") + Arguments::kBackwardName; }
+
  private:
-  /// What the backward pass needs besides tensors, which autograd itself keeps.
-  struct Settings : torch::CustomClassHolder {
-    Settings(const Arguments& all, size_t output_count) : arguments(all), outputs(output_count) {
-      for (auto* tensor : arguments.tensors()) {
-        is_given.push_back(tensor->defined());
-        *tensor = Tensor();
-      }
-    }
-    Arguments arguments;
-    std::vector<bool> is_given;
-    size_t outputs;
-    bool reference = reference_only();
-  };
+  bool is_given(size_t index) const { return (given_ >> index) & 1; }
+
+  Arguments arguments_;  // without the tensors
+  int64_t given_ = 0;    // bit i: the i-th of them was given
+  std::vector<torch::autograd::SavedVariable> saved_;
+  size_t outputs_ = 0;
+  bool reference_ = reference_only();
 };
+
+template <class Node, class... Arguments>
+auto make_node(Arguments&&... arguments) {
+  using Pointer = decltype(pointer_to(std::declval<Node&>()));
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
+    // deleteNode is torch::autograd's, where it counts nodes so.
+    return std::shared_ptr<Node>(new Node(std::forward<Arguments>(arguments)...),
+                                 [](Node* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<Node>(std::forward<Arguments>(arguments)...);
+  }
+}
+
+/// Derivatives of other kinds than backward, which nobody has written.
+inline void refuse_other_derivatives(const Tensors& given) {
+#if TORCH_VERSION_MAJOR >= 2
+  const auto& transformation = at::functorch::functorchTLSAccessor();
+  if (transformation) transformation->checkSupportsCppAutogradFunction();
+#endif
+  for (const auto& tensor : given)
+    TORCH_CHECK(!tensor._fw_grad(/*level=*/0).defined(),
+                "sape2: the attention operators have no forward-mode derivative, and a tensor "
+                "with a tangent was given; use backward(), or give tensors without tangents");
+}
 
 template <class Arguments>
 Tensors differentiable(const Arguments& arguments, size_t differentiable) {
-  const auto tensors = arguments.tensors();
   Tensors given;
+  const auto tensors = arguments.tensors();
   given.reserve(tensors.size());
   for (const auto* tensor : tensors)
     if (tensor->defined()) given.push_back(*tensor);
-  return Differentiable<Arguments>::apply(TensorList(given), arguments, differentiable);
+  refuse_other_derivatives(given);
+
+  const bool goes_back =
+      at::GradMode::is_enabled() &&
+      std::any_of(given.begin(), given.end(), [](const auto& t) { return t.requires_grad(); });
+  const auto node = goes_back ? make_node<BackwardNode<Arguments>>(
+                                    arguments, torch::autograd::collect_next_edges(given))
+                              : nullptr;
+  Tensors outputs;
+  Tensor divided;
+  {
+    const at::AutoGradMode off(false);
+    // Outputs that are views of other new tensors must not be known as such.
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const auto run = [&](const Arguments& applied) {
+      const AlreadyChecked<Arguments> checked(applied);
+      outputs = Dispatched::forward(applied);
+    };
+    if (divides_gates(arguments)) {
+      Arguments applied = arguments;
+      divided = put_divided_gates(applied, divided_gates(arguments));
+      run(applied);
+    } else {
+      run(arguments);
+    }
+  }
+  Tensors results(outputs.begin(), outputs.begin() + differentiable);
+  if (node) {
+    for (auto& result : results) torch::autograd::set_history(result, node);
+    node->save(given, outputs, differentiable, divided);
+  }
+  return results;
 }
 
 }  // namespace sape2::ops

@@ -36,17 +36,32 @@ Tensor sape2_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
                        std::string mode, std::string span, std::string form, Optional<double> scale,
                        const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
                        const OptionalTensor& gain, bool bias_inside) {
+  return sape2_attention_in_order(q, k, v, ex, ey, rows, cols, prefix, std::move(mode),
+                                  std::move(span), std::move(form), scale, gate_scale,
+                                  /*gate_divisor=*/1, gate_offset, gain, bias_inside);
+}
+
+Tensor sape2_attention_in_order(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ex,
+                                const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
+                                std::string mode, std::string span, std::string form,
+                                Optional<double> scale, const OptionalTensor& gate_scale,
+                                double gate_divisor, const OptionalTensor& gate_offset,
+                                const OptionalTensor& gain, bool bias_inside) {
   const char* op = "sape2_attention";
-  Sape2Arguments a{VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, mode, span,
-                                   or_undefined(gate_scale), or_undefined(gate_offset)},
-                   v,
-                   parse_form(op, form),
-                   scale_or_default(scale, q),
-                   or_undefined(gain),
-                   bias_inside};
+  Sape2Arguments a{
+      VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, std::move(mode), std::move(span),
+                      or_undefined(gate_scale), or_undefined(gate_offset)},
+      v,
+      parse_form(op, form),
+      scale_or_default(scale, q),
+      or_undefined(gain),
+      bias_inside,
+      /*kept=*/0,
+      gate_divisor};
   check(op, a);
   if (a.form == Form::paths) {
     // Stage 1 is the fused one, stage 2 the plain formula.
+    if (divides_gates(a)) a.vectors.gate_scale = a.vectors.gate_scale / gate_divisor;
     const auto vectors = differentiable(a.vectors, 2);
     return differentiable(BiasedArguments{q, k, v, vectors[0], vectors[1], a.vectors.grid, a.form,
                                           a.scale, a.gain, a.bias_inside},

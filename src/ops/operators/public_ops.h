@@ -19,6 +19,14 @@ Tensor sape2_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
                        const OptionalTensor& gate_scale, const OptionalTensor& gate_offset,
                        const OptionalTensor& gain, bool bias_inside);
 
+/// The same with all arguments in order, and gates that take gate_scale / gate_divisor.
+Tensor sape2_attention_in_order(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ex,
+                                const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
+                                std::string mode, std::string span, std::string form,
+                                Optional<double> scale, const OptionalTensor& gate_scale,
+                                double gate_divisor, const OptionalTensor& gate_offset,
+                                const OptionalTensor& gain, bool bias_inside);
+
 std::tuple<Tensor, Tensor> sape2_vectors(const Tensor& q, const Tensor& k, const Tensor& ex,
                                          const Tensor& ey, int64_t rows, int64_t cols,
                                          int64_t prefix, std::string mode, std::string span,
