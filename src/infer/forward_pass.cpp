@@ -1,5 +1,7 @@
 #include "infer/forward_pass.h"
 
+#include "infer/scratch.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -25,59 +27,28 @@ std::int64_t pieces_of(std::int64_t tokens, std::int64_t images, std::int64_t th
   return std::min(pieces, most);
 }
 
-void grow(std::vector<float>& numbers, std::int64_t count) {
-  if (static_cast<std::int64_t>(numbers.size()) < count) {
-    numbers.resize(static_cast<std::size_t>(count));
-  }
-}
-
 }  // namespace
 
-/// Memory for one piece, given back at the end.
-class ForwardPass::Scratch {
- public:
-  Scratch(kernels::ScratchPool& pool, std::int64_t floats)
-      : pool_(pool),
-        size_(static_cast<std::size_t>(floats) * sizeof(float)),
-        memory_(pool.take(size_)) {}
-  ~Scratch() { pool_.give_back(memory_, size_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  void* memory() const { return memory_; }
-  float* floats() const { return static_cast<float*>(memory_); }
-
- private:
-  kernels::ScratchPool& pool_;
-  std::size_t size_;
-  void* memory_;
-};
-
-ForwardPass::ForwardPass(const Network& network, const GridPlan& plan, Buffers& buffers,
+ForwardPass::ForwardPass(const Network& network, const GridPlan& plan,
+                         const Activations& activations, kernels::ScratchPool& scratch,
                          const kernels::Executor& executor, const ImageBatch& images)
     : network_(network),
       vit_(network.config().vit),
       plan_(plan),
-      buffers_(buffers),
+      activations_(activations),
+      scratch_(scratch),
       executor_(executor),
       images_(images),
       pieces_(pieces_of(plan.grid.tokens(), images.count, std::max(1, executor.threads()))) {}
 
-void ForwardPass::reserve(const Network& network, const Grid& grid, std::int64_t images,
-                          Buffers& buffers) {
-  const std::int64_t numbers = images * grid.tokens() * network.config().vit.width;
-  grow(buffers.tokens, numbers);
-  grow(buffers.qkv, 3 * numbers);
-  grow(buffers.attended, numbers);
-}
-
 void ForwardPass::run(float* logits, const LayerWatcher& watcher) const {
   for_each_piece(&ForwardPass::embed, 0);
   for (std::int64_t layer = 0; layer < vit_.depth; ++layer) {
-    if (watcher) watcher(layer);
+    if (watcher) watcher(layer, activations_);
     attend(layer);
     for_each_piece(&ForwardPass::after_attention, layer);
   }
+  if (watcher) watcher(vit_.depth, activations_);
   struct {
     const ForwardPass* pass;
     float* logits;
@@ -111,7 +82,7 @@ ForwardPass::Piece ForwardPass::piece(std::int64_t index) const {
 }
 
 float* ForwardPass::tokens(const Piece& piece) const {
-  return buffers_.tokens.data() + (piece.image * plan_.grid.tokens() + piece.begin) * vit_.width;
+  return activations_.tokens + (piece.image * plan_.grid.tokens() + piece.begin) * vit_.width;
 }
 
 std::int64_t ForwardPass::scratch_floats() const {
@@ -127,7 +98,7 @@ void ForwardPass::multiply(const Linear& layer, std::int64_t rows, kernels::Cons
     return;
   }
   const std::int64_t inputs = layer.weights.inputs(), stride = inputs + inputs % 2;
-  const Scratch scratch(buffers_.scratch, divided_up(rows * stride, 2));
+  const Scratch scratch(scratch_, divided_up(rows * stride, 2));
   auto* rounded = static_cast<std::uint16_t*>(scratch.memory());
   kernels::round_to_bfloat16(rows, inputs, x, {rounded, stride});
   kernels::linear(layer.weights, rows, kernels::ConstRows16{rounded, stride}, y, epilogue);
@@ -152,7 +123,7 @@ void ForwardPass::copy_patches(const Piece& piece, float* out) const {
 
 void ForwardPass::embed(const Piece& piece, std::int64_t layer) const {
   const std::int64_t width = vit_.width, prefix = plan_.grid.prefix;
-  const Scratch scratch(buffers_.scratch, scratch_floats());
+  const Scratch scratch(scratch_, scratch_floats());
   const float* added = plan_.added.empty() ? nullptr : plan_.added.data();
   float* out = tokens(piece);
   std::int64_t token = piece.begin;
@@ -184,7 +155,7 @@ void ForwardPass::make_qkv(const Piece& piece, std::int64_t layer, float* scratc
   }
   kernels::layer_norm(block.norm1.parameters(), piece.count(), width, {tokens(piece), width},
                       {scratch, width}, positions);
-  float* qkv = buffers_.qkv.data() + (piece.image * plan_.grid.tokens() + piece.begin) * 3 * width;
+  float* qkv = activations_.qkv + (piece.image * plan_.grid.tokens() + piece.begin) * 3 * width;
   multiply(block.qkv, piece.count(), {scratch, width}, {qkv, 3 * width},
            {.bias = block.qkv.bias.data()});
   const GridAttention& attention = *plan_.layers[static_cast<std::size_t>(layer)];
@@ -201,7 +172,7 @@ void ForwardPass::make_qkv(const Piece& piece, std::int64_t layer, float* scratc
 
 void ForwardPass::attend(std::int64_t layer) const {
   const std::int64_t width = vit_.width, size = vit_.head_size(), count = plan_.grid.tokens();
-  const float* qkv = buffers_.qkv.data();
+  const float* qkv = activations_.qkv;
   const auto view = [&](std::int64_t part) {
     return kernels::ConstView{qkv + part * width, count * 3 * width, size, 3 * width};
   };
@@ -212,16 +183,16 @@ void ForwardPass::attend(std::int64_t layer) const {
   inputs.q = view(0);
   inputs.k = view(1);
   inputs.v = view(2);
-  inputs.scratch = &buffers_.scratch;
+  inputs.scratch = &scratch_;
   kernels::AttentionOutputs outputs;
-  outputs.out = {buffers_.attended.data(), count * width, size, width};
+  outputs.out = {activations_.attended, count * width, size, width};
   plan_.layers[static_cast<std::size_t>(layer)]->attend(inputs, outputs, executor_);
 }
 
 void ForwardPass::after_attention(const Piece& piece, std::int64_t layer) const {
   const std::int64_t width = vit_.width, hidden = vit_.mlp_width(), rows = piece.count();
   const Block& block = network_.blocks[static_cast<std::size_t>(layer)];
-  const Scratch scratch(buffers_.scratch, scratch_floats());
+  const Scratch scratch(scratch_, scratch_floats());
   float* normalised = scratch.floats();
   float* inner = normalised + rows * width;
   float* x = tokens(piece);
@@ -232,7 +203,8 @@ void ForwardPass::after_attention(const Piece& piece, std::int64_t layer) const 
                                    .added_stride = width};
   };
   const float* attended =
-      buffers_.attended.data() + (piece.image * plan_.grid.tokens() + piece.begin) * width;
+      activations_.attended + (piece.image * plan_.grid.tokens() + piece.begin) * width;
+  kernels::fetch_rows(rows, width, {attended, width});
   multiply(block.proj, rows, {attended, width}, {x, width}, onto_tokens(block.proj, block.scale1));
   kernels::layer_norm(block.norm2.parameters(), rows, width, {x, width}, {normalised, width});
   multiply(block.fc1, rows, {normalised, width}, {inner, hidden},
@@ -247,14 +219,14 @@ void ForwardPass::after_attention(const Piece& piece, std::int64_t layer) const 
 
 void ForwardPass::classify(std::int64_t image, float* logits) const {
   const std::int64_t width = vit_.width, patches = plan_.grid.patches();
-  const float* tokens = buffers_.tokens.data() + image * plan_.grid.tokens() * width;
+  const float* tokens = activations_.tokens + image * plan_.grid.tokens() * width;
   const float* first = tokens + plan_.grid.prefix * width;
   if (network_.config().head() == nn::Head::pixels) {
     kernels::linear(network_.head.weights, patches, {first, width}, {logits, vit_.classes},
                     {.bias = network_.head.bias.data()});
     return;
   }
-  const Scratch scratch(buffers_.scratch, width + patches);
+  const Scratch scratch(scratch_, width + patches);
   float* pooled = scratch.floats();
   float* weights = pooled + width;
   const float* features = pooled;

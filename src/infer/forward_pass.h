@@ -3,25 +3,18 @@
 #include "sape2/infer/session.h"
 #include "sape2/kernels/scratch_pool.h"
 
+#include "infer/activations.h"
 #include "infer/network.h"
 
 #include <functional>
-#include <vector>
 
 namespace sape2::infer {
 
-/// The memory of a session's intermediate results; it grows and never shrinks.
-struct Buffers {
-  std::vector<float> tokens;    ///< (images, tokens, width)
-  std::vector<float> qkv;       ///< (images, tokens, 3 · width)
-  std::vector<float> attended;  ///< (images, tokens, width)
-  kernels::ScratchPool scratch;
-};
+/// Called after each layer's q and k are made, before they attend; and once more, with the number
+/// of layers, when the tokens are what the head sees.
+using LayerWatcher = std::function<void(std::int64_t layer, const Activations& activations)>;
 
-/// Called after each layer's q and k are made, before they attend.
-using LayerWatcher = std::function<void(std::int64_t layer)>;
-
-/// One batch on its way through a network.
+/// Images on their way through a network.
 ///
 /// Work is cut into pieces, each some tokens of one image. Between two attentions tokens do not
 /// meet, so a piece goes through everything that lies there, from the projection of one attention
@@ -29,12 +22,9 @@ using LayerWatcher = std::function<void(std::int64_t layer)>;
 /// layer.
 class ForwardPass {
  public:
-  ForwardPass(const Network& network, const GridPlan& plan, Buffers& buffers,
-              const kernels::Executor& executor, const ImageBatch& images);
-
-  /// Memory for such a batch, taken where there is not enough.
-  static void reserve(const Network& network, const Grid& grid, std::int64_t images,
-                      Buffers& buffers);
+  ForwardPass(const Network& network, const GridPlan& plan, const Activations& activations,
+              kernels::ScratchPool& scratch, const kernels::Executor& executor,
+              const ImageBatch& images);
 
   void run(float* logits, const LayerWatcher& watcher = {}) const;
 
@@ -47,7 +37,6 @@ class ForwardPass {
     std::int64_t image, begin, end;
     std::int64_t count() const { return end - begin; }
   };
-  class Scratch;
 
   void for_each_piece(void (ForwardPass::*step)(const Piece&, std::int64_t layer) const,
                       std::int64_t layer) const;
@@ -69,7 +58,8 @@ class ForwardPass {
   const Network& network_;
   const nn::ViTConfig& vit_;
   const GridPlan& plan_;
-  Buffers& buffers_;
+  Activations activations_;
+  kernels::ScratchPool& scratch_;
   const kernels::Executor& executor_;
   ImageBatch images_;
   std::int64_t pieces_;  // of each image

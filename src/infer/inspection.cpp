@@ -29,18 +29,22 @@ Inspection::Inspection(Session& session, const ImageBatch& image) {
   state_ =
       std::make_unique<State>(State{running.model, running.model.network().plan(grid), {}, {}, {}});
   state_->logits.resize(static_cast<std::size_t>(running.model.network().logits_on(grid)));
-  running.run(image, state_->logits.data(), [&](std::int64_t) {
+  const auto keep = [&](std::int64_t layer, const Activations& activations) {
     const std::int64_t width = vit.width;
+    if (layer == vit.depth) {
+      const float* patches = activations.tokens + grid.prefix * width;
+      state_->features.assign(patches, patches + grid.patches() * width);
+      return;
+    }
     std::vector<float>& kept =
         state_->layers.emplace_back(static_cast<std::size_t>(2 * grid.tokens() * width));
     for (std::int64_t token = 0; token < grid.tokens(); ++token) {
-      const float* qkv = running.buffers.qkv.data() + token * 3 * width;
+      const float* qkv = activations.qkv + token * 3 * width;
       std::copy_n(qkv, width, kept.data() + token * width);
       std::copy_n(qkv + width, width, kept.data() + (grid.tokens() + token) * width);
     }
-  });
-  const float* patches = running.buffers.tokens.data() + grid.prefix * vit.width;
-  state_->features.assign(patches, patches + grid.patches() * vit.width);
+  };
+  running.run(image, state_->logits.data(), keep);
 }
 
 Inspection::~Inspection() = default;

@@ -82,10 +82,12 @@ void Session::State::run(const ImageBatch& images, float* logits, const LayerWat
   check(images);
   const GridPlan& plan = plan_for(images.height, images.width);
   if (images.count == 0) return;
-  ForwardPass::reserve(model.network(), plan.grid, images.count, buffers);
-  ForwardPass(model.network(), plan, buffers, *executor, images).run(logits, watcher);
-  // A thread that came too late this time finds its memory the next.
-  buffers.scratch.reserve(ForwardPass::kBlocksOfAThread * executor->threads());
+  const BatchRun batch(model.network(), plan, memory, *executor, images);
+  if (watcher) {
+    batch.run_watched(logits, watcher);
+  } else {
+    batch.run(logits);
+  }
 }
 
 Session::Session(Model model, const SessionOptions& options)
@@ -126,13 +128,12 @@ void Session::prepare(std::int64_t count, std::int64_t height, std::int64_t widt
 }
 
 std::size_t Session::bytes() const {
-  const Buffers& buffers = state_->buffers;
-  std::size_t numbers = buffers.tokens.size() + buffers.qkv.size() + buffers.attended.size();
+  std::size_t numbers = 0;
   for (const GridPlan& plan : state_->plans) {
     numbers += plan.added.size();
     for (const auto& added : plan.added_in_layers) numbers += added.size();
   }
-  return numbers * sizeof(float) + buffers.scratch.bytes();
+  return numbers * sizeof(float) + state_->memory.bytes();
 }
 
 }  // namespace sape2::infer

@@ -3,7 +3,7 @@
 #include "sape2/infer/session.h"
 #include "sape2/infer/thread_pool.h"
 
-#include "infer/forward_pass.h"
+#include "infer/batch.h"
 
 #include <list>
 #include <optional>
@@ -28,7 +28,7 @@ struct Session::State {
   std::optional<ThreadPool> pool;
   const kernels::Executor* executor;
   std::list<GridPlan> plans;  // the one used last in front
-  Buffers buffers;
+  BatchMemory memory;
 };
 
 }  // namespace sape2::infer

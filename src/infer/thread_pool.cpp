@@ -52,46 +52,65 @@ int wanted_threads(int threads) {
 }  // namespace
 
 struct ThreadPool::State {
+  // Threads that fetch each other's cache lines wait for them: what one thread writes and all read
+  // lies together, what all write lies apart.
+  static constexpr std::size_t kLine = 64;
+
+  /// A thread's share of a call. Its owner takes from it, and whoever has none left of his own.
+  struct alignas(kLine) Share {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+
+    /// Most of what is left: a few pieces are enough where others may be late. False: nothing is.
+    bool take(std::int64_t& first, std::int64_t& last) {
+      first = next.load(std::memory_order_relaxed);
+      do {
+        if (first >= end) return false;
+        last = first + (2 * (end - first) + 2) / 3;
+      } while (!next.compare_exchange_weak(first, last));
+      return true;
+    }
+  };
+
   // The call that is being worked on. Helpers enter before they look whether it is open, and the
   // caller closes it before it looks whether somebody is inside: nobody touches a call that is
   // over.
-  const Body* body = nullptr;
-  std::int64_t count = 0;
-  std::atomic<std::int64_t> next{0};
+  alignas(kLine) const Body* body = nullptr;
   std::atomic<bool> open{false};
-  std::atomic<int> inside{0};
-
-  std::atomic<std::uint32_t> calls{0};  // changes with every call; helpers wait for that
   std::atomic<bool> ending{false};
-  std::mutex busy;  // held by whoever has a call going
+  std::atomic<std::uint32_t> calls{0};  // changes with every call; helpers wait for that
+  int threads = 1;
+  std::unique_ptr<Share[]> shares;  // the caller's first
+  alignas(kLine) std::atomic<int> inside{0};
+  alignas(kLine) std::mutex busy;  // held by whoever has a call going
 
   std::mutex failure_mutex;
   std::exception_ptr failure;
-
-  int threads = 1;
   std::vector<std::thread> helpers;
 
-  // Takes ranges until none are left: large ones first, so that each thread takes few.
-  void work() {
+  void deal_out(std::int64_t count) {
+    for (int t = 0; t < threads; ++t) {
+      shares[t].next.store(count / threads * t + std::min<std::int64_t>(t, count % threads));
+      shares[t].end = count / threads * (t + 1) + std::min<std::int64_t>(t + 1, count % threads);
+    }
+  }
+
+  // A thread has the same share of every call, so that what it left in its cache is there.
+  void work(int thread) {
     try {
-      while (true) {
-        std::int64_t begin = next.load(std::memory_order_relaxed), end = 0;
-        do {
-          if (begin >= count) return;
-          end = begin + std::max<std::int64_t>(1, (count - begin) / (2 * threads));
-          if (count <= 2 * threads) end = begin + std::max<std::int64_t>(1, count / threads);
-          end = std::min(end, count);
-        } while (!next.compare_exchange_weak(begin, end));
-        (*body)(begin, end);
+      for (int t = 0; t < threads; ++t) {
+        Share& share = shares[(thread + t) % threads];
+        std::int64_t first = 0, last = 0;
+        while (share.take(first, last)) (*body)(first, last);
       }
     } catch (...) {
       const std::lock_guard lock(failure_mutex);
       if (!failure) failure = std::current_exception();
-      next.store(count);
+      for (int t = 0; t < threads; ++t) shares[t].next.store(shares[t].end);
     }
   }
 
-  void help() {
+  void help(int thread) {
     std::uint32_t seen = 0;
     while (true) {
       for (int round = 0; calls.load() == seen && round < kRoundsBeforeSleep; ++round) {
@@ -101,7 +120,7 @@ struct ThreadPool::State {
       seen = calls.load();
       if (ending.load()) return;
       inside.fetch_add(1);
-      if (open.load()) work();
+      if (open.load()) work(thread);
       inside.fetch_sub(1);
     }
   }
@@ -114,9 +133,10 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   const int wanted = wanted_threads(threads);
+  state_->shares = std::make_unique<State::Share[]>(static_cast<std::size_t>(wanted));
   try {
     for (int i = 1; i < wanted; ++i) {
-      state_->helpers.emplace_back([state = state_.get()] { state->help(); });
+      state_->helpers.emplace_back([state = state_.get(), i] { state->help(i); });
     }
   } catch (const std::system_error&) {
     // No more threads to be had: those that are there do the work.
@@ -142,11 +162,10 @@ void ThreadPool::parallel_for(std::int64_t count, const Body& body) const {
     return;
   }
   state.body = &body;
-  state.count = count;
-  state.next.store(0);
+  state.deal_out(count);
   state.open.store(true);
   state.call();
-  state.work();
+  state.work(0);
   state.open.store(false);
   for (int round = 0; state.inside.load() != 0; ++round) {
     if (round < kRoundsBeforeSleep) {

@@ -125,6 +125,14 @@ void linear(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y
   linear_rows(weights, rows, x, y, epilogue);
 }
 
+void fetch_rows(std::int64_t rows, std::int64_t width, ConstRows x) {
+  constexpr std::int64_t kLineFloats = 64 / sizeof(float);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* row = x.data + r * x.stride;
+    for (std::int64_t c = 0; c < width; c += kLineFloats) __builtin_prefetch(row + c, 0, 2);
+  }
+}
+
 bool has_bfloat16_products() {
   return cpu_multiplies_bfloat16();
 }

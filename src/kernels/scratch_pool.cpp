@@ -7,11 +7,21 @@
 #include <vector>
 
 namespace sape2::kernels {
+namespace {
+
+/// An address that every thread has its own of.
+const void* this_thread() {
+  thread_local const char place = 0;
+  return &place;
+}
+
+}  // namespace
 
 struct ScratchPool::State {
   struct Block {
     void* memory;
     std::size_t size;
+    const void* last_user = nullptr;
   };
 
   // As large as any block that was asked for, so that one serves every call.
@@ -49,8 +59,13 @@ void* ScratchPool::take(std::size_t& size) {
   const std::lock_guard lock(state_->mutex);
   std::vector<State::Block>& free = state_->free;
   state_->largest = std::max(state_->largest, size);
-  const auto found =
-      std::ranges::find_if(free, [&](const auto& block) { return block.size >= size; });
+  // A block that another thread wrote to would have to come from that thread's cache.
+  auto found = std::ranges::find_if(free, [&](const auto& block) {
+    return block.size >= size && block.last_user == this_thread();
+  });
+  if (found == free.end()) {
+    found = std::ranges::find_if(free, [&](const auto& block) { return block.size >= size; });
+  }
   State::Block block;
   if (found != free.end()) {
     block = *found;
@@ -76,7 +91,7 @@ void ScratchPool::reserve(int threads) {
 
 void ScratchPool::give_back(void* block, std::size_t size) {
   const std::lock_guard lock(state_->mutex);
-  state_->free.push_back({block, size});
+  state_->free.push_back({block, size, this_thread()});
 }
 
 std::size_t ScratchPool::bytes() const {

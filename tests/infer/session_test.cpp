@@ -93,6 +93,37 @@ TEST(Session, SharesAModelBetweenThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
+// Images go through the layers on a thread each, in groups, or with all threads at once.
+TEST(Session, ComputesTheSameHoweverABatchIsShared) {
+  const SavedModel saved(small_config("sape2-rel-k"));
+  const Model model = Model::open(saved.path);
+  constexpr std::int64_t kMost = 37;
+  const std::vector<float> pixels = random_numbers(kMost * 3 * 12 * 20, 3);
+  std::vector<float> expected;
+  Session single(model, {.threads = 1});
+  for (std::int64_t image = 0; image < kMost; ++image) {
+    const auto logits = single.run({pixels.data() + image * 3 * 12 * 20, 1, 12, 20});
+    expected.insert(expected.end(), logits.begin(), logits.end());
+  }
+  for (const int threads : {1, 2, 3, 5}) {
+    Session session(model, {.threads = threads});
+    for (const std::int64_t count : {1, 2, 3, 4, 7, 36, 37}) {
+      SCOPED_TRACE(std::to_string(count) + " images, " + std::to_string(threads) + " threads");
+      EXPECT_EQ(session.run({pixels.data(), count, 12, 20}),
+                std::vector<float>(expected.begin(), expected.begin() + count * 10));
+    }
+  }
+}
+
+TEST(Session, NeedsNoMoreMemoryForMoreImagesThanItsThreadsHave) {
+  const SavedModel saved(small_config("sape2-rel-k"));
+  Session session(Model::open(saved.path), {.threads = 2});
+  session.prepare(100, 12, 20);
+  const std::size_t bytes = session.bytes();
+  session.prepare(1000, 12, 20);
+  EXPECT_LT(session.bytes(), 2 * bytes);
+}
+
 TEST(Session, RefusesImagesThatDoNotFit) {
   const SavedModel saved(small_config("none"));
   Session session(Model::open(saved.path));

@@ -78,6 +78,10 @@ struct Rows {
 void linear(const PackedWeights& weights, std::int64_t rows, ConstRows x, Rows y,
             const LinearEpilogue& epilogue);
 
+/// Starts the way of rows into the cache: those that other threads made, just before a product of
+/// them, which would wait for each line by itself.
+void fetch_rows(std::int64_t rows, std::int64_t width, ConstRows x);
+
 /// Whether this CPU multiplies bfloat16 by itself: AVX-512 BF16 takes twice as many numbers at a
 /// time, AMX whole tiles. CPUID and the system are asked, and a product is tried.
 bool has_bfloat16_products();

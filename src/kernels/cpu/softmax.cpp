@@ -86,6 +86,7 @@ bool softmax_tile(int rows, int width, float scale, const TileBias& bias, float*
     top = hn::Max(top, before);
     const V shrink = exp_of(hn::Sub(before, top));
     V sum = hn::Zero(f);
+#pragma GCC unroll 4
     for (int n = 0; n < rows; ++n) {
       float* score = scores + n * kTile + lane;
       const V p = exp_of(hn::Sub(hn::LoadU(f, score), top));

@@ -18,6 +18,10 @@ HWY_INLINE int smaller(int a, int b) {
   return a < b ? a : b;
 }
 
+/// In a grid of up to so many columns, choosing among all of a row's numbers beats taking them one
+/// by one.
+constexpr int kFewColumns = kLanes == 1 ? 0 : 2 * kLanes;
+
 /// A row or column of the grid: patches `start`, `start + step`, …
 struct Line {
   int start, step, length, first_entry;
@@ -92,21 +96,35 @@ void Stage1::read_scores(int panel, const float* s) {
   float* y_scores = x_scores + static_cast<std::ptrdiff_t>(cols) * kTile;
   // Lanes of one grid row read the same rows of S. Vectors may write past them: lanes go upwards,
   // so what comes next puts it right.
+  const int first_row = p.start / cols;
   for (int m = 0; m < cols; ++m) {
-    for (int lane = 0; lane < p.patches;) {
-      const int y = (p.start + lane) / cols;
-      const int next = smaller(p.patches, (y + 1) * cols - p.start);
-      const float* from = s + static_cast<std::ptrdiff_t>(y * cols + m) * kTile;
-      for (int at = lane; at < next; at += kLanes) {
-        hn::StoreU(hn::LoadU(f, from + at), f, x_scores + m * kTile + at);
+    const float* from = s + static_cast<std::ptrdiff_t>(first_row * cols + m) * kTile;
+    int next = smaller(p.patches, (first_row + 1) * cols - p.start);
+    for (int lane = 0; lane < p.patches; next = smaller(p.patches, next + cols)) {
+      for (; lane < next; lane += kLanes) {
+        hn::StoreU(hn::LoadU(f, from + lane), f, x_scores + m * kTile + lane);
       }
       lane = next;
+      from += static_cast<std::ptrdiff_t>(cols) * kTile;
     }
   }
   for (int m = 0; m < layout_.rows; ++m) {
+    const float* from = s + static_cast<std::ptrdiff_t>(m * cols) * kTile;
+    if (cols <= kFewColumns) {
+      for (int lane = 0; lane < p.width; lane += kLanes) {
+        const V place = hn::LoadU(f, places_[0] + p.start + lane);
+        V score = hn::LoadU(f, from + lane);
+        for (int x = 1; x < cols; ++x) {
+          const auto here = hn::Eq(place, hn::Set(f, static_cast<float>(x)));
+          score = hn::IfThenElse(here, hn::LoadU(f, from + x * kTile + lane), score);
+        }
+        hn::StoreU(score, f, y_scores + m * kTile + lane);
+      }
+      continue;
+    }
     int x = p.start % cols;
     for (int lane = 0; lane < p.patches; ++lane) {
-      y_scores[m * kTile + lane] = s[static_cast<std::ptrdiff_t>(m * cols + x) * kTile + lane];
+      y_scores[m * kTile + lane] = from[static_cast<std::ptrdiff_t>(x) * kTile + lane];
       if (++x == cols) x = 0;
     }
   }

@@ -25,7 +25,7 @@ constexpr int kMostPanels = 3;
 
 struct Product : LinearProduct<ConstRows16> {
   template <int kRows, int kPanels>
-  SAPE2_BFLOAT16 void block(std::int64_t row, std::int64_t first_panel) const {
+  SAPE2_BFLOAT16 void block(std::int64_t row, std::int64_t first_panel, std::int64_t ahead) const {
     __m512 sum[kRows][kPanels];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -35,7 +35,9 @@ struct Product : LinearProduct<ConstRows16> {
     const char* first_weights = panel(first_panel);
     const std::uint16_t* inputs = x.data + row * x.stride;
     const std::int64_t pairs = (weights.inputs() + 1) / 2;
+    PanelFetch next_weights = fetch(ahead);
     for (std::int64_t i = 0; i < pairs; ++i) {
+      next_weights.fetch_line();
       __m512bh column[kPanels];
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) {

@@ -12,6 +12,24 @@ constexpr std::int64_t panels_of(std::int64_t outputs) {
   return (outputs + kPanel - 1) / kPanel;
 }
 
+/// A panel of weights on its way into the second-level cache, a line at a time.
+class PanelFetch {
+ public:
+  /// `panels` begin at `first`; none where `index` is negative. It may lie behind the last one.
+  PanelFetch(const char* first, std::int64_t panel_bytes, std::int64_t index)
+      : next_(reinterpret_cast<std::uintptr_t>(first) +
+              static_cast<std::uintptr_t>(index < 0 ? 0 : index * panel_bytes)),
+        step_(index < 0 ? 0 : 64) {}
+
+  void fetch_line() {
+    __builtin_prefetch(reinterpret_cast<const void*>(next_), 0, 2);
+    next_ += step_;
+  }
+
+ private:
+  std::uintptr_t next_, step_;
+};
+
 /// One layer's product: what all its blocks share.
 template <typename Inputs>
 struct LinearProduct {
@@ -22,6 +40,7 @@ struct LinearProduct {
   const char* panel(std::int64_t index) const {
     return static_cast<const char*>(weights.data()) + index * panel_bytes;
   }
+  PanelFetch fetch(std::int64_t index) const { return {panel(0), panel_bytes, index}; }
 
   const PackedWeights& weights;
   Inputs x;

@@ -52,9 +52,10 @@ HWY_INLINE void add_products(const float* HWY_RESTRICT x, std::int64_t stride,
 template <int kRows, int kPanels, int kVectors>
 HWY_INLINE void sum_float32(std::int64_t inputs, const float* HWY_RESTRICT x, std::int64_t stride,
                             const char* HWY_RESTRICT panels, std::int64_t panel_bytes,
-                            V (&sum)[kRows][kVectors]) {
+                            PanelFetch ahead, V (&sum)[kRows][kVectors]) {
   const F f;
   for (std::int64_t i = 0; i < inputs; ++i) {
+    ahead.fetch_line();
     V column[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
@@ -69,11 +70,12 @@ HWY_INLINE void sum_float32(std::int64_t inputs, const float* HWY_RESTRICT x, st
 template <int kRows, int kPanels, int kVectors>
 HWY_INLINE void sum_bfloat16(std::int64_t inputs, const float* HWY_RESTRICT x, std::int64_t stride,
                              const char* HWY_RESTRICT panels, std::int64_t panel_bytes,
-                             V (&sum)[kRows][kVectors]) {
+                             PanelFetch ahead, V (&sum)[kRows][kVectors]) {
   const F f;
   const hn::RebindToUnsigned<F> u;
   const auto upper = hn::Set(u, 0xFFFF0000U);
   for (std::int64_t i = 0; i < inputs; i += 2) {
+    ahead.fetch_line();
     V even[kVectors], odd[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
@@ -131,7 +133,7 @@ HWY_INLINE void finish(V sum, const LinearEpilogue& epilogue, std::int64_t outpu
 
 struct Product : LinearProduct<ConstRows> {
   template <int kRows, int kPanels>
-  HWY_NOINLINE void block(std::int64_t row, std::int64_t first_panel) const {
+  HWY_NOINLINE void block(std::int64_t row, std::int64_t first_panel, std::int64_t ahead) const {
     constexpr int kVectors = kPanels * kPanelVectors;
     const F f;
     V sum[kRows][kVectors];
@@ -143,10 +145,10 @@ struct Product : LinearProduct<ConstRows> {
     const float* inputs = x.data + row * x.stride;
     if (weights.dtype() == DType::float32) {
       sum_float32<kRows, kPanels>(weights.inputs(), inputs, x.stride, panel(first_panel),
-                                  panel_bytes, sum);
+                                  panel_bytes, fetch(ahead), sum);
     } else {
       sum_bfloat16<kRows, kPanels>(weights.inputs(), inputs, x.stride, panel(first_panel),
-                                   panel_bytes, sum);
+                                   panel_bytes, fetch(ahead), sum);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {

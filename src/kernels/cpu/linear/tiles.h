@@ -64,7 +64,7 @@ struct TileProduct : LinearProduct<ConstRows16> {
   }
 
   template <int kRowTiles, int kPanels>
-  void block(std::int64_t row_tile, std::int64_t first_panel) const {
+  void block(std::int64_t row_tile, std::int64_t first_panel, std::int64_t) const {
     const std::uint16_t* inputs[kRowTiles];
     const char* weight_panels[kPanels];
     for (int r = 0; r < kRowTiles; ++r) inputs[r] = x.data + first_row(row_tile + r) * x.stride;
