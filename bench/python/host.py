@@ -4,8 +4,8 @@
 
 Microseconds per call on the CPU, the least of several rounds, in time of the calling thread, which other programs on
 the machine hardly change: without gradients, with what backward needs kept, and forward + backward. PyTorch's own
-attention has three gradients, sape2-rel-k seven: those of q, k and v, two tables, and scale and offset of the gates. What
-four more cost by themselves shows torch.cat, which has next to nothing else to do, of three tensors and of seven.
+attention has three gradients, sape2-rel-k seven: those of q, k and v, two tables, and scale and offset of the gates.
+What four more cost by themselves shows torch.cat, which has next to nothing else to do, of three tensors and of seven.
 `bench/peers/host.py` measures the same on a GPU.
 """
 

@@ -64,7 +64,7 @@ def test_second_backward_is_refused() -> None:
 
 
 def test_second_backward_is_refused_where_gates_alone_learn() -> None:
-    _, (q, k, v, ex, ey, *grid), named = operators()["sape2_attention"]
+    _, (q, k, v, ex, ey, *grid), _ = operators()["sape2_attention"]
     gates = torch.ones(HEADS, requires_grad=True)
     frozen = [t.detach() for t in (q, k, v, ex, ey)]
     out = torch.ops.sape2._sape2_attention.default(

@@ -30,9 +30,9 @@ struct Grid {
 struct VectorOptions {
   std::string mode = "k";  ///< what meets the tables: "q", "k", or "qk" (both)
   std::string span =
-      "suffix";            ///< "suffix": sum to the end of the row; "between": signed, from i to m
-  at::Tensor gate_scale;   ///< 0-dim or [h]; undefined: 1/√d
-  at::Tensor gate_offset;  ///< 0-dim or [h]; undefined: 0. Scale 0, offset +inf: open gates
+      "suffix";             ///< "suffix": sum to the end of the row; "between": signed, from i to m
+  at::Tensor gate_scale;    ///< 0-dim or [h]; undefined: 1/√d
+  at::Tensor gate_offset;   ///< 0-dim or [h]; undefined: 0. Scale 0, offset +inf: open gates
   double gate_divisor = 1;  ///< gates take gate_scale / gate_divisor
 
   /// That quotient; undefined where gate_scale is.
