@@ -20,8 +20,9 @@ BatchRun::BatchRun(const Network& network, const GridPlan& plan, BatchMemory& me
       memory_(memory),
       executor_(executor),
       images_(images),
-      threads_(std::max(1, executor.threads())),
-      alone_(images.count / threads_ * threads_) {
+      threads_(executor.threads()),
+      alone_(threads_ > 0 ? images.count / threads_ * threads_ : 0) {
+  if (alone_ == 0) return;
   const std::int64_t of_a_thread = alone_ / threads_;
   const std::int64_t most = std::max<std::int64_t>(1, kTokensOfAGroup / plan.grid.tokens());
   groups_ = threads_ * ((of_a_thread + most - 1) / most);
@@ -30,7 +31,8 @@ BatchRun::BatchRun(const Network& network, const GridPlan& plan, BatchMemory& me
 void BatchRun::run(float* logits) const {
   const std::int64_t width = network_.config().vit.width, tokens = plan_.grid.tokens();
   // A smaller batch may leave images over where this one does not.
-  memory_.together.reserve(std::min(images_.count, threads_ - 1) * tokens, width);
+  const std::int64_t most_together = threads_ > 0 ? threads_ - 1 : images_.count;
+  memory_.together.reserve(std::min(images_.count, most_together) * tokens, width);
   // One reference is captured: a std::function of more would allocate.
   struct {
     const BatchRun* batch;
@@ -45,8 +47,9 @@ void BatchRun::run(float* logits) const {
   }
   run_together(alone_, logits, {});
   // A thread that came too late this time finds its memory the next.
-  memory_.alone.reserve(static_cast<int>(threads_));
-  memory_.scratch.reserve(ForwardPass::kBlocksOfAThread * static_cast<int>(threads_));
+  const int threads = static_cast<int>(std::max<std::int64_t>(1, threads_));
+  memory_.alone.reserve(threads);
+  memory_.scratch.reserve(ForwardPass::kBlocksOfAThread * threads);
 }
 
 void BatchRun::run_watched(float* logits, const LayerWatcher& watcher) const {

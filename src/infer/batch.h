@@ -14,7 +14,8 @@ struct BatchMemory {
 };
 
 /// A batch of images through a network. As far as there are images for all threads alike, each
-/// thread takes its own through all layers and waits for nobody; on the rest all work together.
+/// thread takes its own through all layers and waits for nobody; on the rest, and on all images if
+/// the executor does not know its threads, all work together.
 class BatchRun {
  public:
   BatchRun(const Network& network, const GridPlan& plan, BatchMemory& memory,
@@ -35,9 +36,9 @@ class BatchRun {
   BatchMemory& memory_;
   const kernels::Executor& executor_;
   ImageBatch images_;
-  std::int64_t threads_;
-  std::int64_t alone_;   // images that one thread takes through all layers
-  std::int64_t groups_;  // of them
+  std::int64_t threads_;     // 0: nobody knows how many
+  std::int64_t alone_;       // images that one thread takes through all layers
+  std::int64_t groups_ = 0;  // of them
 };
 
 }  // namespace sape2::infer

@@ -14,8 +14,8 @@ class Executor {
   virtual ~Executor() = default;
   virtual void parallel_for(std::int64_t count, const Body& body) const = 0;
 
-  /// How many threads that is at most, as far as it knows: for whoever chooses `count`.
-  virtual int threads() const { return 1; }
+  /// How many threads that is at most, for whoever chooses `count`; 0: it does not know.
+  virtual int threads() const { return 0; }
 };
 
 /// Everything on the calling thread.
@@ -24,6 +24,7 @@ class SerialExecutor final : public Executor {
   void parallel_for(std::int64_t count, const Body& body) const override {
     if (count > 0) body(0, count);
   }
+  int threads() const override { return 1; }
 };
 
 }  // namespace sape2::kernels

@@ -1,3 +1,4 @@
+#include "sape2/base/in_quotes.h"
 #include "sape2/io/model_file.h"
 #include "sape2/nn/vit.h"
 

@@ -7,6 +7,7 @@
 
 #include "cli/bench/benchmarks.h"
 #include "cli/bench/meters/stopwatch.h"
+#include "cli/bench/train/train_measure.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/together/processes.h"
@@ -23,7 +24,6 @@
 namespace sape2::cli {
 namespace {
 
-constexpr int kWarmUps = 6;  // a GPU's step is recorded after some
 constexpr int64_t kPieces = 8;
 
 // Milliseconds of a step: medians over the rounds.
@@ -143,7 +143,7 @@ class ExchangeBenchmark : public Command {
     const int64_t elements = nn::parameter_count(config.model);
     std::vector<double> times[4];
     const at::Tensor together = at::zeros({1}, at::device(group.device()).dtype(at::kFloat));
-    for (int64_t round = -kWarmUps; round < rounds_; ++round) {
+    for (int64_t round = -kWarmUpSteps; round < rounds_; ++round) {
       const auto take = [&](int kind, const auto& measure) {
         group.sum(together);  // all begin at once
         together.item<float>();

@@ -17,7 +17,6 @@
 namespace sape2::cli {
 namespace {
 
-constexpr int kWarmUps = 6;        // a GPU's step is recorded after some
 constexpr int kStepsInARow = 100;  // of a GPU
 constexpr std::int64_t kCeilingSide = 8192;
 
@@ -96,7 +95,7 @@ GpuFigures measure_row(const train::RunConfig& config, const data::Dataset& imag
     }
     outcome.cpu();
   };
-  steps(kWarmUps);
+  steps(kWarmUpSteps);
   figures.step = std::numeric_limits<double>::infinity();
   for (int repeat = 0; repeat < 3; ++repeat) {
     const double row = milliseconds_of([&] { steps(kStepsInARow); });
@@ -133,7 +132,7 @@ TrainRow measure_training(const train::RunConfig& config, const data::Dataset& i
   std::optional<Trainee> reference;
   if (device.is_cpu()) reference.emplace(config, true, true);
   const double rate = config.recipe.learning_rate;
-  const int warm_ups = device.is_cpu() ? 1 : kWarmUps;
+  const int warm_ups = device.is_cpu() ? 1 : kWarmUpSteps;
 
   TrainRow row{.batch_size = options.batch_size, .fused = endless()};
   if (reference) row.reference = endless();

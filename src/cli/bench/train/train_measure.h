@@ -8,6 +8,9 @@
 
 namespace sape2::cli {
 
+/// Steps before the first that is measured: a GPU's step is recorded after some.
+constexpr int kWarmUpSteps = 6;
+
 /// Milliseconds of the parts of one training step, one after the other: a training run makes the
 /// next batch while a step is computed, which hides some of the data's time.
 struct StepTime {
