@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 
@@ -94,9 +94,18 @@ class Described:
     """Names and sizes of the parameters of each layer."""
 
 
-@functools.lru_cache(maxsize=256)
 def described(encoding: str, shape: Shape) -> Described:
     """What an encoding is in a model of that shape; ValueError with the library's sentence if it cannot be."""
+    # Before the cache, to which 14 and 14.0 are the same.
+    if not isinstance(encoding, str):
+        raise TypeError(f'encoding is {encoding!r}; a string such as "sape2-rel-k" was expected')
+    if not all(isinstance(size, SupportsIndex) and abs(int(size)) < 2**63 for size in shape):
+        raise ValueError(f"width, heads, rows, cols and prefix are {shape}; whole numbers were expected")
+    return _described(encoding, shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _described(encoding: str, shape: Shape) -> Described:
     entry: dict[str, Any] = json.loads(torch.ops.sape2._encoding(encoding, list(shape)))
     for key in ("model_parameters", "layer_parameters"):
         entry[key] = tuple((item["name"], tuple(item["shape"])) for item in entry[key])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 from torch import nn
 
@@ -59,6 +59,8 @@ def patch(
     """
     if any(isinstance(module, LayerEncoding) for module in model.modules()):
         raise ValueError(f"this {type(model).__name__} has sape2 attention already; patch a model once, when it is new")
+    if grid is not None and (len(grid) != 2 or not all(isinstance(side, SupportsIndex) and side > 0 for side in grid)):
+        raise ValueError(f"grid is {grid}; rows and columns were expected, such as (14, 14)")
     sites = [*_timm.sites(model, grid), *_transformers.sites(model, grid)]
     if not sites:
         raise ValueError(

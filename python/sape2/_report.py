@@ -12,6 +12,9 @@ from . import _accelerate, _kernels, _timm, _transformers, ops
 from .nn._encoding import LayerEncoding
 
 
+_MOST_IMAGES = 2**31 - 1
+
+
 @dataclass(frozen=True)
 class LayerReport:
     """One attention layer of a model."""
@@ -93,8 +96,8 @@ def report(
       backward: attention_head/backward.cuh: backward_kernel for 8×8
                 common/partial_sums.cu: sum_kernel, parameters' gradients
     """
-    if images < 1:
-        raise ValueError(f"images is {images}; 1 or more was expected")
+    if not 1 <= images <= _MOST_IMAGES:
+        raise ValueError(f"images is {images}; 1 … {_MOST_IMAGES} was expected")
     question = _Question(images, _known(device), dtype)
     layers = []
     for name, module in model.named_modules():
@@ -123,10 +126,15 @@ class _Question:
 
 def _known(device: torch.device | str | None) -> torch.device | str | None:
     """A device of PyTorch's, or a compute capability; ValueError if it is neither."""
-    if not isinstance(device, str):
+    if device is None or isinstance(device, torch.device):
         return device
+    if not isinstance(device, str):
+        raise TypeError(f'device is {device!r}; a torch.device or a name such as "cuda" or "sm_90" was expected')
     if device.partition(":")[0] in ("cpu", "cuda"):
-        return torch.device(device)
+        try:
+            return torch.device(device)
+        except RuntimeError as error:
+            raise ValueError(f'device is "{device}", which is none of PyTorch\'s') from error
     ops.kernel_for("attention", 1, 1, 1, 1, 1, device=device)  # says which names there are
     return device
 

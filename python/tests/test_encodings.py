@@ -45,6 +45,18 @@ def test_a_shape_that_an_encoding_cannot_serve() -> None:
         LayerEncoding("rope2d", 18, 3, (4, 4))
 
 
+@pytest.mark.parametrize("grid", [(4, 4.0), (1.5, 2), ("4", 4), (float("nan"), 4), (2**70, 1), (None, 4)])
+def test_a_grid_is_of_whole_numbers(grid: tuple[int, int]) -> None:
+    LayerEncoding("sape2-rel-k", 64, 4, (4, 4))  # must not be taken for one of its kin
+    with pytest.raises(ValueError, match="^width, heads, rows, cols and prefix are .*; whole numbers were expected$"):
+        LayerEncoding("sape2-rel-k", 64, 4, grid)
+
+
+def test_an_encoding_is_a_string() -> None:
+    with pytest.raises(TypeError, match="^encoding is 3; a string such as"):
+        LayerEncoding(3, 64, 4, (4, 4))  # type: ignore[arg-type]
+
+
 def test_input_and_layers_are_told_apart() -> None:
     with pytest.raises(ValueError, match=r'give "sape2-k" here and put sape2.nn.InputEncoding\("ape"'):
         LayerEncoding("sape2-k+ape", 64, 4, (4, 4))

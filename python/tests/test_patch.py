@@ -200,6 +200,12 @@ def test_mistakes_are_one_sentence_and_change_nothing(make: Any, encoding: str, 
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
+@pytest.mark.parametrize("grid", [(6,), (6, 6, 6), (6.0, 6), (0, 6), (-6, -6)])
+def test_a_grid_has_rows_and_columns(grid: Any) -> None:
+    with pytest.raises(ValueError, match="^grid is .*; rows and columns were expected"):
+        sape2.patch(small_timm(), grid=grid)
+
+
 def test_a_model_is_patched_once() -> None:
     with pytest.raises(ValueError, match="has sape2 attention already"):
         sape2.patch(sape2.patch(small_timm()))

@@ -152,5 +152,11 @@ def test_a_gpu_without_cuda_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mistakes_are_one_sentence() -> None:
     with pytest.raises(ValueError, match='device is "sm_91"; one of "cuda", "sm_80", .* was expected'):
         sape2.report(nn.Linear(2, 2), device="sm_91")
-    with pytest.raises(ValueError, match="images is 0; 1 or more was expected"):
-        sape2.report(nn.Linear(2, 2), images=0)
+    for images in (0, -1, 2**31, 2**62):
+        with pytest.raises(ValueError, match=rf"^images is {images}; 1 … 2147483647 was expected$"):
+            sape2.report(ViT("vit-micro", depth=1), images=images)
+    for device in ("cuda:-1", "cpu:x", "cuda:"):
+        with pytest.raises(ValueError, match=f'^device is "{device}", which is none of PyTorch\'s$'):
+            sape2.report(nn.Linear(2, 2), device=device)
+    with pytest.raises(TypeError, match="^device is 3; a torch.device or a name such as"):
+        sape2.report(nn.Linear(2, 2), device=3)  # type: ignore[arg-type]

@@ -155,6 +155,10 @@ sape2_infer_status sape2_infer_run_images(sape2_infer_session* session,
     const nn::Size2d size = config.vit.image_size;
     const auto one = static_cast<std::size_t>(config.vit.channels * size.height * size.width);
     const Held held(*object);
+    if (count > object->pixels.max_size() / one) {
+      throw Failure(SAPE2_INFER_BAD_ARGUMENT,
+                    "there are " + std::to_string(count) + " images, more than memory can hold");
+    }
     object->pixels.resize(count * one);
     const std::size_t stride = images->struct_size;
     for (std::size_t i = 0; i < count; ++i) {

@@ -13,7 +13,8 @@ std::string grouped(std::uint64_t number) {
 }
 
 std::string counted(std::uint64_t number, std::string_view noun) {
-  return grouped(number) + " " + std::string(noun) + (number == 1 ? "" : "s");
+  const char* plural = number == 1 ? "" : noun.ends_with('s') ? "es" : "s";
+  return grouped(number) + " " + std::string(noun) + plural;
 }
 
 }  // namespace sape2::data

@@ -27,6 +27,8 @@ constexpr auto kPause = std::chrono::milliseconds(100);
 constexpr int kConnectMilliseconds = 5000;  // of one attempt
 // A store answers at once; whatever else listens there may never answer.
 constexpr auto kFirstAnswer = std::chrono::seconds(20);
+// Each process greets twice in every attempt; what is no store answers with any other number.
+constexpr int64_t kMostGreetings = int64_t{1} << 32;
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
@@ -144,7 +146,10 @@ c10::intrusive_ptr<c10d::Store> connect_in_time(const Place& place, const Patien
   std::thread([promise, place, patience] {
     try {
       auto store = connect(place, patience, false);
-      store->add("sape2/greetings", 1);
+      const int64_t greetings = store->add("sape2/greetings", 1);
+      if (greetings < 1 || greetings > kMostGreetings) {
+        throw Error("it counts " + std::to_string(greetings) + " processes");
+      }
       promise->set_value(std::move(store));
     } catch (...) {
       promise->set_exception(std::current_exception());

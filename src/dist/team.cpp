@@ -26,6 +26,7 @@ constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr double kLinger = 3;  // of rank 0, for others to read why it ends
 constexpr double kLongestLeave = 60;
 constexpr double kMostPatience = 1e6;
+constexpr int kNamedMissing = 8;
 
 std::atomic<bool> left_something{false};
 
@@ -36,7 +37,7 @@ double seconds_from(const char* name, double otherwise) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
   const bool whole = error == std::errc() && end == value.data() + value.size();
-  if (!whole || seconds < 1 || seconds > kMostPatience) {
+  if (!whole || !(seconds >= 1 && seconds <= kMostPatience)) {  // a NaN, too
     throw Error("the variable " + std::string(name) + " is " + in_quotes(value) +
                 ", expected seconds, at least 1");
   }
@@ -98,11 +99,13 @@ void await_others(Team::State& state) {
     return;
   }
   std::string missing;
+  int count = 0;
   for (int rank = 0; rank < place.size; ++rank) {
-    if (!store.check({keys[static_cast<std::size_t>(rank)]})) {
-      missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-    }
+    if (store.check({keys[static_cast<std::size_t>(rank)]})) continue;
+    if (count < kNamedMissing) missing += (count == 0 ? "" : ", ") + std::to_string(rank);
+    ++count;
   }
+  if (count > kNamedMissing) missing += " and " + std::to_string(count - kNamedMissing) + " more";
   throw Error("not all " + std::to_string(place.size) + " processes came to " +
               meeting_point(place) + " within " +
               std::to_string(static_cast<int>(state.patience.join)) + " s; missing: rank " +

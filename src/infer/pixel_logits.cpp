@@ -25,6 +25,17 @@ Place place_of(std::int64_t pixel, std::int64_t pixels, std::int64_t patches) {
           static_cast<float>(middle - static_cast<double>(first))};
 }
 
+// More could not be numbered by the mask's bytes.
+constexpr std::int64_t kMostClasses = 256;
+
+// A side or a count that is absurd must not wrap around in a product.
+constexpr std::int64_t kMostOfOne = std::int64_t{1} << 20;
+
+bool is_size(nn::Size2d size) {
+  return size.height >= 1 && size.height <= kMostOfOne && size.width >= 1 &&
+         size.width <= kMostOfOne;
+}
+
 void blend(const float* first, const float* second, float share, std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = (1 - share) * first[i] + share * second[i];
 }
@@ -33,6 +44,11 @@ void blend(const float* first, const float* second, float share, std::span<float
 
 PixelLogits::PixelLogits(std::span<const float> patches, nn::Size2d grid, std::int64_t classes)
     : patches_(patches.begin(), patches.end()), grid_(grid), classes_(classes) {
+  if (classes < 1 || classes > kMostOfOne || !is_size(grid)) {
+    throw Error("a grid of " + std::to_string(grid.height) + "×" + std::to_string(grid.width) +
+                " patches and " + std::to_string(classes) +
+                " classes has no logits, expected numbers from 1 to " + std::to_string(kMostOfOne));
+  }
   if (static_cast<std::int64_t>(patches.size()) != grid.height * grid.width * classes) {
     throw Error("there are " + std::to_string(patches.size()) +
                 " logits, expected one for each of " + std::to_string(grid.height) + "×" +
@@ -61,6 +77,16 @@ std::vector<float> PixelLogits::at(nn::Size2d size, std::int64_t y, std::int64_t
 }
 
 MaskPrediction PixelLogits::mask(nn::Size2d size) const {
+  if (!is_size(size) ||
+      size.height * size.width > static_cast<std::int64_t>(data::kMaxImagePixels)) {
+    throw Error("a mask of " + std::to_string(size.height) + "×" + std::to_string(size.width) +
+                " pixels cannot be made, expected 1 × 1 to " +
+                std::to_string(data::kMaxImagePixels >> 20) + " million pixels");
+  }
+  if (classes_ > kMostClasses) {
+    throw Error("a mask cannot number " + std::to_string(classes_) + " classes, expected at most " +
+                std::to_string(kMostClasses));
+  }
   MaskPrediction result{{size.height, size.width, 1, {}}, {}};
   result.mask.pixels.reserve(static_cast<std::size_t>(size.height * size.width));
   std::vector<Place> columns;

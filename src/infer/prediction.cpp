@@ -55,14 +55,15 @@ void prepare_picture(const nn::ModelConfig& config, const data::Image& picture, 
     throw Error("the model takes images of " + std::to_string(channels) +
                 " channels, a picture has " + std::to_string(picture.channels));
   }
-  data::Image fitted = data::resize_to_cover(picture, size.height, size.width);
-  if (fitted.channels != channels) fitted = data::to_grey(fitted);
-  if (pixels.size() < fitted.pixels.size()) {
+  // Before pixels are made, and by division: sizes from nowhere must not wrap around.
+  const auto room = static_cast<std::int64_t>(pixels.size()) / channels;
+  if (size.height > 0 && size.width > 0 && size.height > room / size.width) {
     throw Error("there is room for " + std::to_string(pixels.size()) +
                 " numbers, but a picture of " + std::to_string(channels) + " × " +
-                std::to_string(size.height) + " × " + std::to_string(size.width) + " needs " +
-                std::to_string(fitted.pixels.size()));
+                std::to_string(size.height) + " × " + std::to_string(size.width) + " needs more");
   }
+  data::Image fitted = data::resize_to_cover(picture, size.height, size.width);
+  if (fitted.channels != channels) fitted = data::to_grey(fitted);
   write_planes(fitted, data::byte_scales({config.mean, config.deviation}, channels), pixels);
 }
 

@@ -239,9 +239,18 @@ TEST(CMistakes, Pictures) {
                  SAPE2_INFER_BAD_ARGUMENT, "no images");
   expect_failure(sape2_infer_run_images(opened.session, &good, SIZE_MAX, logits, 9),
                  SAPE2_INFER_BAD_ARGUMENT, "room");
+  // 3·32·32 times as many numbers wrap around to none.
+  expect_failure(
+      sape2_infer_run_images(opened.session, &good, std::size_t{1} << 54, logits, SIZE_MAX),
+      SAPE2_INFER_BAD_ARGUMENT, "more than memory can hold");
   float pixels[12];
   expect_failure(sape2_infer_prepare_image(opened.model, &good, 4, 4, pixels, 12),
                  SAPE2_INFER_BAD_ARGUMENT, "room for 12 numbers");
+  // Before anything of that size is made.
+  for (const std::int64_t side : {std::int64_t{40000}, std::int64_t{1} << 32, kHuge}) {
+    expect_failure(sape2_infer_prepare_image(opened.model, &good, side, side, pixels, 12),
+                   SAPE2_INFER_BAD_ARGUMENT, "room for 12 numbers");
+  }
   expect_failure(sape2_infer_prepare_image(opened.model, &good, -4, 4, pixels, 12),
                  SAPE2_INFER_BAD_ARGUMENT, "-4");
 }

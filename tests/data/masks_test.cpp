@@ -184,6 +184,10 @@ TEST_F(MaskedFolder, ClassesHaveToBeNamed) {
   expect_contains(error_text([&] { read(); }), "one a line");
   std::ofstream(scratch_ / "classes.txt") << "alone\n";
   expect_contains(error_text([&] { read(); }), "names 1 class, expected 2");
+  std::ofstream many(scratch_ / "classes.txt");
+  for (int i = 0; i < 256; ++i) many << "class\n";
+  many.close();
+  expect_contains(error_text([&] { read(); }), "names 256 classes, expected 2");
 }
 
 // As many programs write them: 255 is the object. Nothing could be learnt from it here.

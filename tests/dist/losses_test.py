@@ -85,6 +85,22 @@ class Losses(Processes):
                             MASTER_ADDR="127.0.0.1", MASTER_PORT=server.getsockname()[1], SAPE2_JOIN_SECONDS=3)
             self.sentence(process, "is not a store of LibTorch")
 
+    def test_something_that_answers_what_no_store_does(self):
+        def answer(server):
+            while True:
+                try:
+                    line, _ = server.accept()
+                    line.recv(4096)
+                    line.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                except OSError:
+                    return
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=answer, args=(server,), daemon=True).start()
+            process = start(["train", *SMALL, "--out", self.folder / "run"], RANK=1, WORLD_SIZE=2, LOCAL_RANK=1,
+                            MASTER_ADDR="127.0.0.1", MASTER_PORT=server.getsockname()[1], SAPE2_JOIN_SECONDS=3)
+            self.sentence(process, "is not a store of LibTorch")
+
     def test_not_all_come(self):
         process = start(["train", *SMALL, "--out", self.folder / "run"], RANK=0, WORLD_SIZE=3, LOCAL_RANK=0,
                         MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), SAPE2_JOIN_SECONDS=2)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <thread>
@@ -122,6 +123,30 @@ TEST(Team, SaysWhoIsMissing) {
     EXPECT_NE(std::string(error.what()).find("within 2 s; missing: rank 1, 2"), std::string::npos)
         << error.what();
   }
+}
+
+// One sentence, however many were announced.
+TEST(Team, NamesTheFirstOfManyThatAreMissing) {
+  Patience patience = kShort;
+  patience.join = 1;
+  const Place place{.rank = 0, .size = 20, .address = "127.0.0.1", .port = free_port()};
+  try {
+    Team::join(place, patience, Loss::ends_all);
+    FAIL() << "nobody else came";
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string(error.what()).ends_with("rank 1, 2, 3, 4, 5, 6, 7, 8 and 11 more"))
+        << error.what();
+  }
+}
+
+TEST(Team, WaitsForNumbersOfSecondsOnly) {
+  for (const char* value : {"0", "-1", "nan", "inf", "1e300", "2 s", ""}) {
+    ::setenv("SAPE2_JOIN_SECONDS", value, 1);
+    EXPECT_THROW(Patience::from_environment(), Error) << value;
+  }
+  ::setenv("SAPE2_JOIN_SECONDS", "2.5", 1);
+  EXPECT_EQ(Patience::from_environment().join, 2.5);
+  ::unsetenv("SAPE2_JOIN_SECONDS");
 }
 
 TEST(Team, ARankMayBeTakenOnce) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Hostile cases against the built program: damaged and forged models, images and folders, requests, killed and edited
-runs, killed comparisons, forged results, and wrong calls of operators. A case fails if it crashes, hangs, loses data or
-gives a wrong answer with exit code 0.
+"""Hostile cases against the built program: damaged and forged models, images, masks and folders, requests, killed and
+edited runs, wrong variables and foreign stores, killed comparisons, forged results, and wrong calls of operators. A case
+fails if it crashes, hangs, loses data or gives a wrong answer with exit code 0.
 
 A seed and a number make a case, so that every failure can be tried again. Without --minutes a fixed number of cases
 is tried, which takes well under a minute on an idle machine. See README.md.
@@ -21,12 +21,14 @@ from comparisons import Comparisons
 from harness import Failure, Program
 from http_requests import Requests
 from images import Images
-from models import Models
+from masks import Masks
+from models import SMALL_TRAINING, Models, Segmenters
 from operators import Operators
+from processes import Processes
 from results import Results
 from runs import Runs
 
-KINDS = (Operators, Models, Images, Requests, Runs, Comparisons, Results)
+KINDS = (Operators, Models, Segmenters, Images, Masks, Requests, Runs, Processes, Comparisons, Results)
 
 
 def parsed_arguments():
@@ -59,11 +61,16 @@ class Context:
     @functools.cached_property
     def model(self):
         """Trained when the first kind of cases asks for it."""
-        run = os.path.join(self.folder, "model")
-        result = self.program.run(
-            ["train", "--data", "shapes", "--train-images", "32", "--test-images", "16", "--depth", "1", "--width", "16",
-             "--heads", "1", "--mlp-ratio", "1", "--encoding", "sape2-k+ape", "--epochs", "1", "--batch-size", "16",
-             "--out", run], self.folder, seconds=60)
+        return self.trained("model")
+
+    @functools.cached_property
+    def segmenter(self):
+        """The same for segmentation."""
+        return self.trained("segmenter", "--task", "segmentation")
+
+    def trained(self, name, *options):
+        run = os.path.join(self.folder, name)
+        result = self.program.run(["train", *SMALL_TRAINING, *options, "--out", run], self.folder, seconds=60)
         if result.code != 0:
             raise Failure(f"a small model cannot be trained: {result.shown()}")
         return os.path.join(run, "last.safetensors")

@@ -18,9 +18,9 @@ PIECES = [b"\r\n", b"\n", b"\0", b": ", b"Host: evil.example\r\n", b"Content-Len
 
 
 class Server:
-    def __init__(self, program, model, folder):
+    def __init__(self, program, models, folder):
         self.program = program
-        self.process = program.start(["serve", model, "--data", "shapes", "--port", "0"], folder)
+        self.process = program.start(["serve", *models, "--data", "shapes", "--port", "0"], folder)
         said = b""
         deadline = time.monotonic() + 30 * program.patience
         while not (found := re.search(rb"http://127\.0\.0\.1:(\d+)/", said)):
@@ -101,13 +101,15 @@ class Requests:
         self.server = None
         self.honest = None
 
+    # A classifier and a model for segmentation.
     ROWS = "/api/rows?model=0&image=data:3&what=attention&layer=1&head=1&y=1&x=2"
     PATHS = ["/", "/api/setup", ROWS, "/api/inspect?model=0&image=data:0", "/api/picture?image=data:1",
-             "/api/figure?model=0&image=data:0&format=svg"]
+             "/api/figure?model=0&image=data:0&format=svg", "/api/mask?model=1&image=data:0",
+             "/api/pixel?model=1&image=data:0&y=5&x=9"]
 
     def start(self):
         if self.server is None or self.server.process.poll() is not None:
-            self.server = Server(self.context.program, self.context.model, self.context.folder)
+            self.server = Server(self.context.program, [self.context.model, self.context.segmenter], self.context.folder)
             self.honest = self.body(self.server.request(self.ROWS))
 
     def body(self, request):
@@ -213,6 +215,7 @@ class Requests:
     def abandoned(self, random):
         """Costly work whose client goes away at once does not hold up the others."""
         count = random.randint(10, 30)
+        work = random.choice(["figure?model=0&format=png", "mask?model=1"])
         for i in range(count):
-            self.server.send(self.server.request(f"/api/figure?model=0&image=data:{i}&size=256&format=png"), leave=True)
+            self.server.send(self.server.request(f"/api/{work}&image=data:{i}&size=256"), leave=True)
         return count

@@ -12,6 +12,9 @@ from images import png
 
 PIECES = [b"{", b"}", b"[", b"]", b'"', b"-1", b"1e999", b"18446744073709551616", b"null", b"\\ud800", b"\xff",
           b"\0", b'"dtype":"F32",', b'"shape":[2,3],', b"[" * 300]
+# A model of some thousand weights in a second.
+SMALL_TRAINING = ["--data", "shapes", "--train-images", "32", "--test-images", "16", "--depth", "1", "--width", "16",
+                  "--heads", "1", "--mlp-ratio", "1", "--encoding", "sape2-k+ape", "--epochs", "1", "--batch-size", "16"]
 EXTREMES = [0, -1, 1, 3, 10**6, 2**31, 2**63 - 1, -2**63, 2**64, 1e308, 0.5, None, True, "16", [], {}, [1] * 50]
 
 
@@ -38,19 +41,26 @@ class Models:
 
     def __init__(self, context):
         self.context = context
-        with open(context.model, "rb") as file:
+        self.model = self.model_of(context)
+        with open(self.model, "rb") as file:
             self.intact = file.read()
         with open(os.path.join(context.folder, "picture.png"), "wb") as file:
             file.write(png(40, 30, 3))
-        self.answers = {command: self.ask(command, context.model, context.folder) for command in self.commands}
+        own = os.path.join(context.folder, self.name)
+        os.makedirs(own)
+        self.answers = {command: self.ask(command, self.model, own) for command in self.commands}
         if b"this build has no page" in self.answers["explorer"].err:
             del self.answers["explorer"]
         for command, result in self.answers.items():
             if result.code != 0:
                 raise Failure(f"the intact model is refused by {command}: {result.shown()}")
 
-    commands = ("predict", "eval", "convert", "explain", "info", "export", "explorer", "probe")
-    written = {"convert": "out.safetensors", "explain": "out.png", "export": "out.onnx", "explorer": "page"}
+    commands = ("predict", "eval", "convert", "explain", "info", "export", "explorer", "probe", "init")
+    written = {"convert": "out.safetensors", "explain": "out.png", "export": "out.onnx", "explorer": "page", "init": "run"}
+
+    @staticmethod
+    def model_of(context):
+        return context.model
 
     def arguments(self, command, model, folder):
         picture = os.path.join(self.context.folder, "picture.png")
@@ -63,14 +73,18 @@ class Models:
             "export": ["export", model, "-o", os.path.join(folder, "out.onnx")],
             "explorer": ["serve", model, "--data", "shapes", "--images", "2", "--export", os.path.join(folder, "page")],
             "probe": ["probe", model, "--probes", "translation", "--data", "shapes", "--images", "4", "--json"],
+            "init": ["train", *SMALL_TRAINING, "--init", model, "--out", os.path.join(folder, "run")],
         }[command]
+
+    def runtime_arguments(self, model, folder):
+        return self.arguments("predict", model, folder)[1:4]
 
     def ask(self, command, model, folder):
         return self.context.program.run(self.arguments(command, model, folder), folder)
 
     def ask_runtime(self, result, model, folder):
         """The runtime without LibTorch reads the same file: the same verdict, for the same reason."""
-        other = self.context.predict.run(self.arguments("predict", model, folder)[1:], folder)
+        other = self.context.predict.run(self.runtime_arguments(model, folder), folder)
         check_same_verdict(result, other)
         if other.code == 0:
             check_no_wild_numbers(other)
@@ -165,7 +179,8 @@ class Models:
             self.ask_runtime(result, model, folder)
         if result.code != 0:
             check_sentence(result)
-            if os.path.exists(os.path.join(folder, self.written.get(command, "none"))):
+            begun = command == "init" and b"after epoch" in result.err  # such a run has a folder
+            if not begun and os.path.exists(os.path.join(folder, self.written.get(command, "none"))):
                 raise Failure(f"something is left of what was refused; {result.shown()}")
         elif refused:
             if result.out != self.answers[command].out or command in ("info", *self.written):
@@ -189,7 +204,7 @@ class Models:
         thread.start()
         runtime = self.context.predict is not None and random.random() < 0.5
         if runtime:
-            result = self.context.predict.run(self.arguments("predict", model, folder)[1:], folder)
+            result = self.context.predict.run(self.runtime_arguments(model, folder), folder)
         else:
             result = self.ask("predict", model, folder)
         thread.join()
@@ -199,3 +214,29 @@ class Models:
         elif result.out != self.answers["predict"].out and not runtime:
             raise Failure(f"another answer with exit code 0; {result.shown()}")
         return 1
+
+
+class Segmenters(Models):
+    """The same for models whose answers are masks, which some programs must refuse."""
+
+    name = "segmenters"
+    quick = 12
+    commands = ("predict", "eval", "convert", "explain", "info", "explorer", "probe", "init")
+    written = {**Models.written, "predict": "masks"}
+
+    @staticmethod
+    def model_of(context):
+        return context.segmenter
+
+    def arguments(self, command, model, folder):
+        chosen = super().arguments(command, model, folder)
+        if command == "predict":
+            return [*chosen, "--out", "masks"]
+        return [*chosen, "--task", "segmentation"] if command == "init" else chosen
+
+    def ask_runtime(self, result, model, folder):
+        """It serves classifiers only, however the file was changed."""
+        check_sentence(self.context.predict.run(self.runtime_arguments(model, folder), folder), "sape2-predict")
+        check_sentence(self.ask("export", model, folder))
+        if os.path.exists(os.path.join(folder, self.written["export"])):
+            raise Failure("an ONNX file is left of a model that cannot be exported")

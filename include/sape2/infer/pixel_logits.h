@@ -20,7 +20,7 @@ struct MaskPrediction {
 class PixelLogits {
  public:
   /// `patches`: (rows, cols, classes), as Session::run() gives them. Throws NotFinite if one is not
-  /// a finite number, and Error if there are not as many.
+  /// a finite number, and Error if there are not as many or a size is none.
   PixelLogits(std::span<const float> patches, nn::Size2d grid, std::int64_t classes);
 
   /// One pixel's logits, (classes), where the image has `size` pixels. Throws Error if there is no
@@ -28,6 +28,7 @@ class PixelLogits {
   std::vector<float> at(nn::Size2d size, std::int64_t y, std::int64_t x) const;
 
   /// The class with the largest logit of each of `size` pixels, the lowest if several are equal.
+  /// Throws Error for a size that no image has, and for more classes than a byte numbers.
   MaskPrediction mask(nn::Size2d size) const;
 
   /// Memory that this holds.
