@@ -127,14 +127,14 @@ TEST(Segmentation, SizesThatAreNoneAreRefused) {
   constexpr std::int64_t kWraps = std::int64_t{1} << 32;
   for (const auto& [grid, classes] :
        {std::pair{nn::Size2d{-2, -2}, std::int64_t{1}}, {{-1, 4}, -1}, {{2, -2}, -1}}) {
-    EXPECT_NE(sentence_of([&, grid = grid, classes = classes] {
+    EXPECT_NE(error_text([&, grid = grid, classes = classes] {
                 PixelLogits(few, grid, classes);
               }).find("has no logits"),
               std::string::npos);
   }
   for (const auto& [grid, classes] :
        {std::pair{nn::Size2d{0, 3}, std::int64_t{4}}, {{2, 2}, 0}, {{kWraps, kWraps}, 4}}) {
-    EXPECT_NE(sentence_of([&, grid = grid, classes = classes] {
+    EXPECT_NE(error_text([&, grid = grid, classes = classes] {
                 PixelLogits({}, grid, classes);
               }).find("has no logits"),
               std::string::npos);
@@ -142,10 +142,10 @@ TEST(Segmentation, SizesThatAreNoneAreRefused) {
   const PixelLogits logits(few, {2, 2}, 1);
   for (const nn::Size2d size :
        {nn::Size2d{0, 4}, {4, 0}, {-1, 4}, {kWraps, kWraps}, {9000, 9000}}) {
-    EXPECT_NE(sentence_of([&] { (void)logits.mask(size); }).find("cannot be made"),
+    EXPECT_NE(error_text([&] { (void)logits.mask(size); }).find("cannot be made"),
               std::string::npos);
   }
-  EXPECT_NE(sentence_of([&] {
+  EXPECT_NE(error_text([&] {
               (void)PixelLogits(std::vector<float>(257), {1, 1}, 257).mask({2, 2});
             }).find("cannot number 257 classes"),
             std::string::npos);
