@@ -11,7 +11,6 @@ from torch import nn
 from . import _accelerate, _kernels, _timm, _transformers, ops
 from .nn._encoding import LayerEncoding
 
-
 _MOST_IMAGES = 2**31 - 1
 
 
