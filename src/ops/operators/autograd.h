@@ -205,7 +205,7 @@ Tensors differentiable(const Arguments& arguments, size_t differentiable) {
       run(arguments);
     }
   }
-  Tensors results(outputs.begin(), outputs.begin() + differentiable);
+  Tensors results = TensorList(outputs).slice(0, differentiable).vec();
   if (node) {
     for (auto& result : results) torch::autograd::set_history(result, node);
     node->save(given, outputs, differentiable, divided);

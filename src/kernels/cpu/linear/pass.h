@@ -2,6 +2,8 @@
 
 #include "sape2/kernels/linear.h"
 
+#include <cstdint>
+
 namespace sape2::kernels {
 
 /// Outputs of a panel: one AVX-512 vector, two of AVX2, four of NEON. The layout is the same for
@@ -22,6 +24,8 @@ class PanelFetch {
         step_(index < 0 ? 0 : 64) {}
 
   void fetch_line() {
+    // An address, since a pointer may not go past the last panel, and a prefetch may.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     __builtin_prefetch(reinterpret_cast<const void*>(next_), 0, 2);
     next_ += step_;
   }
