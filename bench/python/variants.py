@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import sys
 import time
 from typing import Any, Callable
 
@@ -74,12 +75,18 @@ def steps(args: argparse.Namespace, model: Any, output: Callable[[], Any]) -> di
 
 
 def run(args: argparse.Namespace, measured: Callable[..., dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Every variant, each in a fresh process."""
+    """Every variant, each in a fresh process. Says what is measured: compiling can take minutes."""
     fresh = multiprocessing.get_context("spawn")
     results = {}
-    for variant in args.variants:
+    for number, variant in enumerate(args.variants, 1):
+        print(f"{number} of {len(args.variants)}: {variant} …", file=sys.stderr, end=" ", flush=True)
+        begin = time.perf_counter()
         with fresh.Pool(1) as pool:
             results[variant] = pool.apply(measured, (args, variant))
+        times = ", ".join(
+            f"{name} {results[variant][name]:.1f} ms" for name in ("forward", "both") if name in results[variant]
+        )
+        print(f"{times} ({time.perf_counter() - begin:.0f} s)", file=sys.stderr, flush=True)
     return results
 
 
