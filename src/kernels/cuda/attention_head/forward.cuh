@@ -4,6 +4,7 @@
 #include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/arch/pdl.cuh"
 #include "kernels/cuda/attention_head/distance_bias.cuh"
+#include "kernels/cuda/attention_head/forward_tile.cuh"
 #include "kernels/cuda/attention_head/kernels.h"
 #include "kernels/cuda/attention_head/layout.h"
 #include "kernels/cuda/attention_head/lines.cuh"
@@ -30,121 +31,11 @@ namespace sape2::kernels::cuda::head {
 template <int Size, BiasForm Form, GridKind Grid, bool Backward>
 inline constexpr int kHeadThreads = most_warps(Size, Form, Grid, Backward) * 32;
 
-/// What takes the lines that backward will need.
-template <class T, int Size, BiasForm Form, GridKind Grid>
-__device__ auto lines_to_save(const ForwardParams& p, const Plan& plan, std::int64_t batch_head,
-                              int own_row) {
-  if constexpr (saves_stage1(Grid, Form, Size)) {
-    return LineToSave<T, longest_line(Grid)>{p.saved, {p.saved, plan, Grid, batch_head, own_row}};
-  } else if constexpr (Grid == GridKind::any && Form == BiasForm::direct) {
-    return RoundingToo<T, EntriesToSave<T>>{
-        {p.saved, {p.saved, plan, p.layout.grid, batch_head, own_row}},
-        saves_stage1(p.layout.grid, Form, plan.geometry.head_size)};
-  } else {
-    return NothingToSave();
-  }
-}
-
-/// What a block copies of an image.
-template <class T, int Size, GridKind Grid>
-struct ForwardLoads : HeadTokens<T, Size, Grid> {
-  using Tokens = HeadTokens<T, Size, Grid>;
-  using Tokens::own_row, Tokens::head, Tokens::works;
-  using Tokens::p, Tokens::plan, Tokens::l, Tokens::g, Tokens::shared, Tokens::tokens;
-  using typename Tokens::Copies;
-  const int& first_image;
-  const Products<T, Size, Grid>& stage_products;
-
-  __device__ void load_q_k(const Copies& copies, int image, int k) const {
-    if (works && image < p.images) {
-      copies.start(shared + l.q, head_of<T>(p.attention.q, image, head), g);
-      copies.start(shared + k, head_of<T>(p.attention.k, image, head), g);
-    }
-    cp_async_commit();
-  }
-  __device__ void load_v(const Copies& copies, int image, int v) const {
-    if (works && image < p.images)
-      copies.start(shared + v, head_of<T>(p.attention.v, image, head), g);
-    cp_async_commit();
-  }
-  __device__ void load_image(int image) const {
-    const Copies copies(plan, tokens, own_row);
-    load_q_k(copies, image, l.k);
-    // Before v, behind which they would come.
-    if (plan.has_tables && image == first_image)
-      load_tables<T, Size>(p, plan, head, shared + l.tables);
-    load_v(copies, image, l.v);
-  }
-  __device__ void finish_q_k() const {
-    stage_products.template finish_copies<1>();
-    __syncthreads();
-  }
-};
-
-/// The steps from scores to the result, some sixteens of keys at a time.
-template <class T, int Size, BiasForm Form, GridKind Grid>
-struct ForwardTile {
-  static constexpr bool kDistance = kIsDistance<Form>;
-  static constexpr int kSets = kVectorSets<Form>;
-  using AttentionProducts = Products<T, Size, Grid, !kDistance>;
-  const AttentionProducts& products;
-  const RowsAsA<T, Size>& own_q;
-  const std::uint32_t& base;
-  const int &k, &v;
-  const Logits<T, Form>& bias;
-  const Plan& plan;
-  RefIf<const Layout, kDistance> l;
-  RefIf<unsigned char* const, kDistance> shared;
-  RefIf<const CenteredRows<T>[kSets], kDistance> centered_rows;
-  RefIf<const bool[2], kDistance> has_bias;
-  const bool& works;
-  OnlineSoftmax& softmax;
-  float (&out)[Size / 8][4];
-
-  /// Scores become logits.
-  __device__ void add_bias(float (&c)[2][4], int slot) const {
-    const auto beside = bias.logits_beside(c, plan, slot);
-    bias.make(c, plan, slot);
-    if constexpr (kDistance) {
-#pragma unroll
-      for (int set = 0; set < kSets; ++set)
-        bias.add_distances(c, plan, CenteredVectors<T>(l.to, shared.to, set), centered_rows.to[set],
-                           has_bias.to, slot);
-    }
-    bias.put_beside(c, plan, slot, beside);
-  }
-  /// `Count`: sixteens of keys from slot `first` on.
-  template <class Count>
-  __device__ void attend(int first, Count) const {
-    constexpr int kCount = Count::value, kAtOnce = AttentionProducts::kByWarpgroups ? kCount : 1;
-    float logits[2 * kCount][4];
-#pragma unroll
-    for (int n = 0; n < kCount; n += kAtOnce) {
-      products.multiply_rows(reinterpret_cast<float(&)[kAtOnce][2][4]>(logits[2 * n]), own_q,
-                             base + k, first + 16 * n);
-#pragma unroll
-      for (int m = n; m < n + kAtOnce; ++m)
-        add_bias(reinterpret_cast<float(&)[2][4]>(logits[2 * m]), first + 16 * m);
-    }
-    if (works) softmax.update(logits, out);
-#pragma unroll
-    for (int n = 0; n < kCount; n += kAtOnce) {
-      FragmentA<T> weights[kAtOnce];
-#pragma unroll
-      for (int m = 0; m < kAtOnce; ++m)
-        weights[m] = as_a<T>(logits[2 * (n + m)], logits[2 * (n + m) + 1]);
-      products.add_columns(out, weights, base + v, first + 16 * n);
-    }
-  }
-};
-
 template <class T, int Size, BiasForm Form, GridKind Grid>
 __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
     forward_kernel(const __grid_constant__ ForwardParams p) {
+  using Steps = ForwardTile<T, Size, Form, Grid>;
   constexpr bool kDistance = kIsDistance<Form>, kAlone = is_alone(Grid, Size);
-  constexpr int kSets = kVectorSets<Form>;
-  // Sixteens of keys whose logits are held at once.
-  constexpr int kMost = kDistance || (Size == 64 && is_small(Grid)) ? 2 : 4;
   extern __shared__ __align__(1024) unsigned char shared[];
   const auto plan = make_plan<Size, Form, Grid, false>(p);
   const auto& l = plan.layout;
@@ -168,114 +59,56 @@ __global__ void __launch_bounds__(kHeadThreads<Size, Form, Grid, false>, 1)
   float* const lines = lines_of(own_row);
   const bool attends = !saves_stage1(Grid, Form, Size) || p.attention.out.data != nullptr;
   unsigned char* const memory = shared;
-  const ForwardLoads<T, Size, Grid> load{
-      {p, plan, l, g, memory, tokens, own_row, head, works}, first_image, stage_products};
   list_tokens(plan, tokens);
   SplitBarrier<kAlone> all(shared + l.split_barrier());
+  const ForwardLoads<T, Size, Grid> load{
+      {p, plan, l, g, memory, tokens, own_row, head, works}, first_image, stage_products, all};
   pdl_wait();
   __syncthreads();
-  if constexpr (kAlone) {
-    load.load_image(first_image);
-    load.finish_q_k();
-  }
-  // A block that is alone starts an image's copies as early as the image before lets it, which
-  // needs q no longer once there are vectors, k and v only if the next ones have no other place.
+  load.begin();
   bool second = false;  // of the two places
   for (int image = first_image; image < p.images; image += p.blocks_per_head, second = !second) {
     const std::int64_t batch_head = std::int64_t(image) * g.heads + head;
     const int next = image + p.blocks_per_head;
     if (kAlone && next >= p.images) pdl_launch_dependents();
-    const bool other = kAlone && second;
-    const int k = l.k + (other ? l.k_step : 0), next_k = l.k + (other ? 0 : l.k_step);
-    const int v = l.v + (other ? l.v_step : 0), next_v = l.v + (other ? 0 : l.v_step);
-    const std::uint32_t keys = base + k + offsets.b_rows;
-    if constexpr (!kAlone) {
-      load.load_image(image);
-      load.finish_q_k();
-    }
-    // Others may have this image's places, and this warp needs what they have copied for the next.
-    const auto leave = [&] {
-      if constexpr (!kAlone) return;
-      if (l.k_step > 0 && l.v_step > 0) stage_products.template finish_copies<1>();
-      if (l.k_step > 0 && l.v_step == 0) stage_products.template finish_copies<0>();
-      all.arrive();
-    };
+    const KvPlaces at(l, kAlone && second);
+    load.begin_image(image);
 
     const RowsAsA<T, Size> own_q(at_slots<Size>(base + l.q + offsets.a, own_row));
     __syncwarp();
     if constexpr (Form != BiasForm::none) {
+      const std::uint32_t keys = base + at.k;
       make_vectors<Form, Grid>(p, plan, own_row, stage_products, head, batch_head, own_q,
-                               {base + l.q, base + k, keys,
-                                at_slots<Size>(base + k + offsets.a, own_row), base + l.tables},
+                               {base + l.q, keys, keys + offsets.b_rows,
+                                at_slots<Size>(keys + offsets.a, own_row), base + l.tables},
                                lines, values,
                                lines_to_save<T, Size, Form, Grid>(p, plan, batch_head, own_row),
                                lines_of, all);
-      if constexpr (kDistance) {
-        __syncthreads();
-#pragma unroll
-        for (int set = 0; set < kSets; ++set)
-          if (works)
-            CenteredVectors<T>(l, shared, set).make(l, g, own_row, [&](int slot) {
-              return lines_of(slot) + set * 16 * l.line_pitch;
-            });
-      }
     }
+    if constexpr (kDistance) center_vectors<T, Form>(plan, shared, own_row, works, lines_of);
     products.template finish_copies<0>();
     __syncthreads();
-    if constexpr (kAlone) {
-      const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
-      if (l.k_step > 0) load.load_q_k(copies, next, next_k);
-      if (l.v_step > 0) load.load_v(copies, next, next_v);
-    }
+    load.load_into_other_places(next, at);
 
     if (attends) {
       const Logits<T, Form> bias(p, plan, head, lines, l.line_pitch, 1.0F, {0.0F, 0.0F});
       [[maybe_unused]] const bool has_bias[2] = {on_grid(plan, own_row, lane.g),
                                                  on_grid(plan, own_row + 8, lane.g)};
-      [[maybe_unused]] CenteredRows<T> centered_rows[kSets];
-      if constexpr (kDistance) {
-#pragma unroll
-        for (int set = 0; set < kSets; ++set)
-          centered_rows[set].begin(CenteredVectors<T>(l, shared, set), own_row);
-      }
+      [[maybe_unused]] CenteredRows<T> centered_rows[kVectorSets<Form>];
+      if constexpr (kDistance) read_centered_rows(centered_rows, plan, shared, own_row);
       OnlineSoftmax softmax;
       float out[Size / 8][4] = {};
-      const ForwardTile<T, Size, Form, Grid> steps{products, own_q, base,    k,      v,
-                                                   bias,     plan,  l,       memory, centered_rows,
-                                                   has_bias, works, softmax, out};
-      int first = 0;
-#pragma unroll 1
-      for (; first + 16 * kMost <= l.slots; first += 16 * kMost)
-        steps.attend(first, std::integral_constant<int, kMost>());
-      if (kMost > 2 && first + 32 <= l.slots) {
-        steps.attend(first, std::integral_constant<int, 2>());
-        first += 32;
-      }
-      if (first < l.slots) steps.attend(first, std::integral_constant<int, 1>());
-      leave();
+      const Steps steps{products, own_q,  base,          at.k,     at.v,  bias,    plan,
+                        l,        memory, centered_rows, has_bias, works, softmax, out};
+      steps.attend_to_all();
+      load.leave();
       softmax.finish();
-      if (p.attention.softmax != nullptr && lane.t == 0 && works) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int token = token_of(plan, tokens, own_row, lane.g + 8 * half);
-          if (token >= 0)
-            p.attention.softmax[batch_head * g.tokens + token] = {softmax.maximum[half],
-                                                                  softmax.sum[half]};
-        }
-      }
-      if (works)
-        store_slots(head_of<T>(p.attention.out, image, head), out, tokens, own_row,
-                    {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]}, plan);
+      load.store_result(softmax, out, image);
     } else {
-      leave();
+      load.leave();
     }
     all.wait();
-    if constexpr (kAlone) {
-      const SlotCopies<T, Size, Grid> copies(plan, tokens, own_row);
-      if (l.k_step == 0) load.load_q_k(copies, next, next_k);
-      if (l.v_step == 0) load.load_v(copies, next, next_v);
-      if (l.k_step == 0) load.finish_q_k();
-    }
+    load.load_into_own_places(next, at);
   }
 }
 

@@ -75,6 +75,24 @@ __device__ void make_logit_gradients(const Products& products, const Rows& own_d
   });
 }
 
+/// c += the warp's columns of the square, its slots as keys, times a tile; `columns`: where they
+/// begin in the first row.
+template <class T, class Products, int N8>
+__device__ void add_by_keys(const Products& products, float (&c)[N8][4], std::uint32_t tile,
+                            const Padded<T>& square, std::uint32_t columns) {
+  products.add_columns(c, tile, products.slots, [&](std::uint32_t(&numbers)[4], int slot) {
+    if (products.works) ldmatrix_x4_trans(numbers, columns + slot * square.pitch);
+  });
+}
+/// c += the warp's rows of the square, its slots as queries, times a tile.
+template <class Products, int N8>
+__device__ void add_by_queries(const Products& products, float (&c)[N8][4], std::uint32_t tile,
+                               std::uint32_t rows) {
+  products.add_columns(c, tile, products.slots, [&](std::uint32_t(&numbers)[4], int slot) {
+    if (products.works) ldmatrix_x4(numbers, rows + slot * 2);
+  });
+}
+
 /// The gradients of table values back through the tables, for q's rows or k's; in units of the
 /// logits' scale.
 template <class T, class Products, int N8, class BinsOf>

@@ -13,20 +13,16 @@ int distance_bias_bytes(const SmemSizes& s, int columns) {
 }  // namespace
 
 int forward_smem_bytes(const SmemSizes& s) {
-  const int columns = forward_columns(s.element_bytes, s.head_size, s.form);
-  return kSharedAlignment + tile_bytes(s.element_bytes, kRowTile, s.head_size) +
-         4 * tile_bytes(s.element_bytes, columns, s.head_size) +
-         column_token_bytes(s.form == BiasForm::direct, columns) + distance_bias_bytes(s, columns);
+  return kSharedAlignment + forward_tiles_bytes(s.element_bytes, s.head_size, s.form) +
+         distance_bias_bytes(s, forward_columns(s.element_bytes, s.head_size, s.form));
 }
 
 int backward_smem_bytes(const SmemSizes& s, bool keys_along_rows) {
-  constexpr int kColumns = kBackwardColumns;
-  const bool direct = s.form == BiasForm::direct;
-  return kSharedAlignment + 2 * tile_bytes(s.element_bytes, kRowTile, s.head_size) +
-         4 * tile_bytes(s.element_bytes, kColumns, s.head_size) + 6 * kColumns * 4 +
-         column_token_bytes(direct && !keys_along_rows, kColumns) +
-         distance_bias_bytes(s, kColumns) +
-         (direct && keys_along_rows ? DirectColumnsSmem::bytes(kColumns) : 0);
+  const bool direct_columns = s.form == BiasForm::direct && keys_along_rows;
+  return kSharedAlignment +
+         backward_tiles_bytes(s.element_bytes, s.head_size, s.form, keys_along_rows) +
+         distance_bias_bytes(s, kBackwardColumns) +
+         (direct_columns ? DirectColumnsSmem::bytes(kBackwardColumns) : 0);
 }
 
 }  // namespace sape2::kernels::cuda::sm80

@@ -59,9 +59,27 @@ struct DirectColumnsSmem {
   }
 };
 
-/// 64 queries; keys and values of two tiles; the bias.
+/// What the compiler knows of it; the bias's own, which follows, depends on its vectors' width.
+/// Forward: 64 queries; keys and values of two tiles; the columns' tokens.
+SAPE2_HOST_DEVICE constexpr int forward_tiles_bytes(int element_bytes, int head_size,
+                                                    BiasForm form) {
+  const int columns = forward_columns(element_bytes, head_size, form);
+  return tile_bytes(element_bytes, kRowTile, head_size) +
+         4 * tile_bytes(element_bytes, columns, head_size) +
+         column_token_bytes(form == BiasForm::direct, columns);
+}
+/// Backward: 64 rows of two tensors; two tiles of two others; their lse and delta; the columns'
+/// tokens.
+SAPE2_HOST_DEVICE constexpr int backward_tiles_bytes(int element_bytes, int head_size,
+                                                     BiasForm form, bool keys_along_rows) {
+  constexpr int kColumns = kBackwardColumns;
+  return 2 * tile_bytes(element_bytes, kRowTile, head_size) +
+         4 * tile_bytes(element_bytes, kColumns, head_size) + 6 * kColumns * 4 +
+         column_token_bytes(form == BiasForm::direct && !keys_along_rows, kColumns);
+}
+
+/// All of it.
 int forward_smem_bytes(const SmemSizes& sizes);
-/// 64 rows of two tensors, two tiles of two others, their lse and delta; the bias.
 int backward_smem_bytes(const SmemSizes& sizes, bool keys_along_rows);
 
 }  // namespace sape2::kernels::cuda::sm80

@@ -31,8 +31,8 @@ struct TileLayout {
   }
 };
 
-/// The size of a tile, the element's size known at run time.
-inline int tile_bytes(int element_bytes, int rows, int columns) {
+/// The size of a tile, whatever says the size of its elements.
+SAPE2_HOST_DEVICE constexpr int tile_bytes(int element_bytes, int rows, int columns) {
   return element_bytes == 4 ? TileLayout<4>::bytes(rows, columns)
                             : TileLayout<2>::bytes(rows, columns);
 }

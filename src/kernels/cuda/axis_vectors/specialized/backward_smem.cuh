@@ -17,12 +17,20 @@ struct BackwardSmem {
   /// Whether rows of dk leave from a place of their own, not by way of work as those of dq do.
   static constexpr bool kOwnStaging = Lines::kLong < 64;
 
+  // Places in bytes: tokens, the table, staging, the warps' work, their bins, sums, barriers.
   static constexpr int kTokenBytes = 2 * Lines::kTileBytes;
-  static constexpr int kBytes =
-      kBuffers * kTokenBytes + Lines::kTableBytes +
-      Lines::kWarps * (WarpSmem<Lines>::kBytes + WarpSmem<Lines>::kBinBytes) +
-      (kOwnStaging ? Lines::kWarps * WarpSmem<Lines>::kRows : 0) +
-      sizeof(typename ParameterSums<Lines>::Own) + kBuffers * sizeof(Mbarrier);
+  static constexpr int kTable = kBuffers * kTokenBytes;
+  static constexpr int kStaging = kTable + Lines::kTableBytes;
+  static constexpr int kWork =
+      kStaging + (kOwnStaging ? Lines::kWarps * WarpSmem<Lines>::kRows : 0);
+  static constexpr int kBins = kWork + Lines::kWarps * WarpSmem<Lines>::kBytes;
+  static constexpr int kSums = kBins + Lines::kWarps * WarpSmem<Lines>::kBinBytes;
+  static constexpr int kBarriers = kSums + int(sizeof(typename ParameterSums<Lines>::Own));
+  static constexpr int kBytes = kBarriers + kBuffers * int(sizeof(Mbarrier));
+  static_assert((kTokenBytes / 2 | Lines::kTableBytes) % kSharedAlignment == 0);
+  static_assert(kWork % 128 == 0 && kSums % alignof(typename ParameterSums<Lines>::Own) == 0 &&
+                kBarriers % alignof(Mbarrier) == 0);
+  static_assert(ParameterSums<Lines>::kBytes <= kBins - kWork);
   static_assert(kBlocks * (kBytes + 1024) <= 228 * 1024);  // of Hopper
 };
 
