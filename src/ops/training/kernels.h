@@ -3,6 +3,8 @@
 #include "sape2/ops/ops.h"
 #include "sape2/ops/training.h"
 
+#include <vector>
+
 /// The fused kernels on tensors, without autograd. Where there are none, nothing calls these.
 namespace sape2::ops::fused {
 
@@ -38,6 +40,17 @@ std::pair<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& x, const at::T
 
 /// (D), the sums over all axes but the last.
 at::Tensor column_sums(const at::Tensor& x);
+
+/// The gradient of a linear layer's weight, dyᵀ · x, and where it goes.
+struct WeightGradient {
+  at::Tensor dy, x;  // matrices
+  c10::Storage out;
+};
+/// Whether those of such matrices can be computed together.
+bool weight_gradient_serves(const at::Tensor& dy, const at::Tensor& x);
+/// Whether more of them at once would fill the GPU no better.
+bool weight_gradients_suffice(const std::vector<WeightGradient>& gradients);
+void weight_gradients(const std::vector<WeightGradient>& gradients);
 
 /// The loss, and its derivative by the logits.
 std::pair<at::Tensor, at::Tensor> cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
