@@ -134,6 +134,19 @@ TEST(Linear, FollowsTheFormula) {
   }
 }
 
+TEST(Mlp, FollowsTheFormula) {
+  // The last has rows enough for the fused kernels.
+  for (const auto& [images, tokens, width] : {Shape{3, 5, 24}, {2, 7, 30}, {64, 65, 192}}) {
+    const Function function = [](const Tensors& in) -> Tensors {
+      const Branch made = mlp(in[0], {in[1], in[2], in[3], in[4]});
+      return {made.bias.defined() ? made.value + made.bias : made.value};
+    };
+    check_everywhere(function, {numbers({images, tokens, width}, 1),
+                                numbers({2 * width, width}, 2, 0.2), numbers({2 * width}, 3),
+                                numbers({width, 2 * width}, 4, 0.2), numbers({width}, 5)});
+  }
+}
+
 /// Gradients of layers whose weights are `weights`, after as many backward passes.
 Tensors gradients_of_layers(const Tensor& x, const Tensors& weights, int passes, bool beside) {
   const auto stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(x.device());

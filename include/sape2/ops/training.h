@@ -29,6 +29,13 @@ struct Branch {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 Branch linear_branch(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
+/// What a transformer's MLP is made of; weights `[out, in]`.
+struct MlpWeights {
+  at::Tensor first, first_bias, second, second_bias;
+};
+/// gelu(x·firstᵀ + first_bias)·secondᵀ + second_bias, the last left to whoever adds it.
+Branch mlp(const at::Tensor& x, const MlpWeights& weights);
+
 class GradientQueue;
 
 /// While it lives, linear layers that run on this thread compute the gradients of their weights and

@@ -41,6 +41,22 @@ std::pair<at::Tensor, at::Tensor> gelu_backward(const at::Tensor& x, const at::T
 /// (D), the sums over all axes but the last.
 at::Tensor column_sums(const at::Tensor& x);
 
+/// Whether the two below serve as many rows as x has, of x's type: `depth` numbers of each are
+/// multiplied for each of `width` results.
+bool linear_serves(const at::Tensor& x, int64_t depth, int64_t width);
+
+struct Activated {
+  at::Tensor out;
+  at::Tensor derivative;  // undefined: not wanted
+};
+/// gelu(x · weightᵀ + bias).
+Activated linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      bool differentiates);
+/// Back through a linear layer and the GELU before it: of what went into that, and of its bias.
+std::pair<at::Tensor, at::Tensor> linear_gelu_backward(const at::Tensor& dy,
+                                                       const at::Tensor& weight,
+                                                       const at::Tensor& derivative);
+
 /// The gradient of a linear layer's weight, dyᵀ · x, and where it goes.
 struct WeightGradient {
   at::Tensor dy, x;  // matrices

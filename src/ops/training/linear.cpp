@@ -73,8 +73,42 @@ struct Linear : torch::autograd::Function<Linear> {
   }
 };
 
+/// Two linear layers with a GELU between them, without the second one's bias.
+struct Mlp : torch::autograd::Function<Mlp> {
+  /// Takes the first layer's weight and bias and the second one's weight.
+  static Tensor forward(Context* context, const Tensor& x, at::TensorList parameters,
+                        bool differentiates) {
+    const auto [hidden, derivative] =
+        fused::linear_gelu(x, parameters[0], parameters[1], differentiates);
+    context->save_for_backward({x, parameters[0], parameters[2], hidden, derivative});
+    context->saved_data["wants_x"] = x.requires_grad();
+    keep_queue(context);
+    return at::linear(hidden, parameters[2]);
+  }
+  static Tensors backward(Context* context, const Tensors& grads) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &first = saved[1], &second = saved[2];
+    const Tensor dy = as_matrix(grads[0]);
+    const Tensor dsecond = weight_gradient(context, dy, as_matrix(saved[3]), second);
+    const auto [dhidden, dbias] = fused::linear_gelu_backward(dy, second, as_matrix(saved[4]));
+    const Tensor dfirst = weight_gradient(context, dhidden, as_matrix(x), first);
+    Tensor dx;
+    if (context->saved_data["wants_x"].toBool()) dx = at::mm(dhidden, first).view(x.sizes());
+    return {dx, dfirst, dbias, dsecond, Tensor()};
+  }
+};
+
 bool fused_linear(const Tensor& x, const Tensor& weight) {
   return fused_training(x) && weight.size(0) % 4 == 0;
+}
+
+bool fused_mlp(const Tensor& x, const MlpWeights& w) {
+  const auto same_type = [&](const Tensor& tensor) {
+    return tensor.scalar_type() == x.scalar_type();
+  };
+  return fused_training(x) && same_type(w.first) && same_type(w.first_bias) &&
+         same_type(w.second) && fused::linear_serves(x, w.first.size(1), w.first.size(0)) &&
+         fused::linear_serves(x, w.second.size(0), w.first.size(0));
 }
 
 }  // namespace
@@ -87,6 +121,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Branch linear_branch(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (!fused_linear(x, weight)) return {at::linear(x, weight, bias), {}, {}};
   return {Linear::apply(x, at::TensorList({weight})), bias, {}};
+}
+
+Branch mlp(const Tensor& x, const MlpWeights& w) {
+  if (!fused_mlp(x, w))
+    return linear_branch(gelu(linear_branch(x, w.first, w.first_bias)), w.second, w.second_bias);
+  const bool differentiates =
+      c10::GradMode::is_enabled() && (x.requires_grad() || w.first.requires_grad() ||
+                                      w.first_bias.requires_grad() || w.second.requires_grad());
+  return {Mlp::apply(x, at::TensorList({w.first, w.first_bias, w.second}), differentiates),
+          w.second_bias,
+          {}};
 }
 
 }  // namespace sape2::ops
