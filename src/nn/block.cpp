@@ -65,6 +65,8 @@ Mlp::Mlp(const ParameterScope& scope, const ViTConfig& config)
       fc2_(scope.child("fc2"), config.mlp_width(), config.width) {}
 
 ops::Branch Mlp::operator()(const at::Tensor& tokens, const ForwardPass& pass) const {
+  if (dropout_ == 0 || !pass.training)
+    return ops::mlp(tokens, {fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias()});
   const at::Tensor hidden = at::dropout(ops::gelu(fc1_.branch(tokens)), dropout_, pass.training);
   return dropped_out(fc2_.branch(hidden), dropout_, pass);
 }

@@ -18,6 +18,8 @@ class Linear {
   at::Tensor operator()(const at::Tensor& x) const;
   /// The same for whoever adds the bias in a pass of its own.
   ops::Branch branch(const at::Tensor& x) const;
+  const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
 
  private:
   at::Tensor weight_;  // (out, in)

@@ -5,9 +5,11 @@
 #include "support/gpu.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 namespace sape2::ops {
 namespace {
@@ -128,6 +130,56 @@ TEST(Linear, FollowsTheFormula) {
       };
       check_everywhere(function, {numbers({images, tokens, width}, 1),
                                   numbers({out, width}, 2, 0.2), numbers({out}, 3)});
+    }
+  }
+}
+
+TEST(Mlp, FollowsTheFormula) {
+  // The last has rows enough for the fused kernels.
+  for (const auto& [images, tokens, width] : {Shape{3, 5, 24}, {2, 7, 30}, {64, 65, 192}}) {
+    const Function function = [](const Tensors& in) -> Tensors {
+      const Branch made = mlp(in[0], {in[1], in[2], in[3], in[4]});
+      return {made.bias.defined() ? made.value + made.bias : made.value};
+    };
+    check_everywhere(function, {numbers({images, tokens, width}, 1),
+                                numbers({2 * width, width}, 2, 0.2), numbers({2 * width}, 3),
+                                numbers({width, 2 * width}, 4, 0.2), numbers({width}, 5)});
+  }
+}
+
+/// Gradients of layers whose weights are `weights`, after as many backward passes.
+Tensors gradients_of_layers(const Tensor& x, const Tensors& weights, int passes, bool beside) {
+  const auto stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(x.device());
+  Tensors leaves;
+  for (const Tensor& weight : weights) leaves.push_back(weight.detach().requires_grad_());
+  for (int pass = 0; pass < passes; ++pass) {
+    std::optional<GradientsBeside> gradients;
+    if (beside) gradients.emplace(stream);
+    Tensor tokens = x;
+    for (const Tensor& leaf : leaves) tokens = linear_branch(tokens, leaf, {}).value;
+    (tokens * tokens).sum().backward();
+    if (gradients) gradients->join();
+  }
+  Tensors result;
+  for (const Tensor& leaf : leaves) result.push_back(leaf.grad());
+  return result;
+}
+
+TEST(GradientsBeside, AreThoseOfTheBackwardPass) {
+  if (!test::has_gpu()) GTEST_SKIP() << "there is no GPU here";
+  const auto on = at::device(at::kCUDA).dtype(at::kBFloat16);
+  const Tensor x = numbers({32, 64, 192}, 1).to(on);
+  Tensors weights;
+  for (int layer = 0; layer < 3; ++layer)
+    weights.push_back(numbers({192, 192}, 2 + layer, 0.1).to(on));
+  for (const int passes : {1, 2}) {
+    const Tensors alone = gradients_of_layers(x, weights, passes, false);
+    const Tensors beside = gradients_of_layers(x, weights, passes, true);
+    const Tensors again = gradients_of_layers(x, weights, passes, true);
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_TRUE(at::equal(beside[i], again[i]));
+      const Tensor error = (beside[i].to(at::kDouble) - alone[i].to(at::kDouble)).norm();
+      EXPECT_LE(error.item<double>(), 1e-2 * alone[i].to(at::kDouble).norm().item<double>());
     }
   }
 }

@@ -73,6 +73,57 @@ void bias_gelu_backward(DType dtype, std::int64_t rows, std::int64_t width, cons
 void column_sums(DType dtype, std::int64_t rows, std::int64_t width, const void* x, void* out,
                  void* workspace, void* stream);
 
+// ------------------------------------------------------------------------------ linear layers
+
+/// Products of bfloat16 matrices with what follows them, or several at once. Only where kernels run
+/// as sm_90a code, and for these sizes: rows of whole 16 bytes, `depth` numbers multiplied for each
+/// of a row's `width` results.
+bool linear_serves(std::int64_t depth, std::int64_t width);
+
+/// out = gelu(x · weightᵀ + bias), and the derivative there.
+struct LinearGelu {
+  std::int64_t rows = 0;
+  std::int64_t inputs = 0;   ///< the depth
+  std::int64_t outputs = 0;  ///< the width
+  const void* x = nullptr;
+  const void* weight = nullptr;  ///< (outputs, inputs)
+  const void* bias = nullptr;    ///< (outputs) or null
+  void* out = nullptr;
+  void* derivative = nullptr;  ///< as `out`; null: not wanted
+};
+void linear_gelu(const LinearGelu& params, void* stream);
+
+/// What comes back through a linear layer and the GELU before it:
+/// dx = (dy · weight) · derivative, element by element, and dbias as its column sums.
+struct LinearGeluGradient {
+  std::int64_t rows = 0;
+  std::int64_t inputs = 0;   ///< the width
+  std::int64_t outputs = 0;  ///< the depth
+  const void* dy = nullptr;
+  const void* weight = nullptr;  ///< (outputs, inputs)
+  const void* derivative = nullptr;
+  void* dx = nullptr;
+  void* dbias = nullptr;      ///< (inputs)
+  void* workspace = nullptr;  ///< column_sums_workspace of 1 sum
+};
+void linear_gelu_backward(const LinearGeluGradient& params, void* stream);
+
+/// out (outputs, inputs) = dyᵀ · x.
+struct WeightGradient {
+  std::int64_t rows = 0;
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  void* out = nullptr;
+};
+/// Whether such gradients are served, and are worth waiting for others: alone they fill a GPU
+/// badly.
+bool weight_gradient_serves(std::int64_t rows, std::int64_t outputs, std::int64_t inputs);
+/// Whether these fill the current GPU as well as any more would.
+bool weight_gradients_suffice(const WeightGradient* gradients, std::int64_t count);
+void weight_gradients(const WeightGradient* gradients, std::int64_t count, void* stream);
+
 // ------------------------------------------------------------------------------ cross entropy
 
 /// loss = −scale · Σ targets · log softmax(logits), summed over the images, and its derivative.

@@ -5,7 +5,7 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,9 +29,20 @@ struct Branch {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 Branch linear_branch(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
+/// What a transformer's MLP is made of; weights `[out, in]`.
+struct MlpWeights {
+  at::Tensor first, first_bias, second, second_bias;
+};
+/// gelu(x·firstᵀ + first_bias)·secondᵀ + second_bias, the last left to whoever adds it.
+Branch mlp(const at::Tensor& x, const MlpWeights& weights);
+
+class GradientQueue;
+
 /// While it lives, linear layers that run on this thread compute the gradients of their weights and
 /// biases on a stream beside the backward pass, where the fused kernels serve them: alone they fill
-/// a GPU badly. join() makes the current stream wait for them; before it they must not be used.
+/// a GPU badly, so those of several layers are also computed together. join(), after a backward
+/// pass or within it, makes the current stream wait for them; before it they must not be used, and
+/// each of these layers runs once in a pass.
 class GradientsBeside {
  public:
   explicit GradientsBeside(const c10::Stream& stream);
@@ -42,8 +53,7 @@ class GradientsBeside {
   void join() const;
 
  private:
-  c10::Stream stream_;
-  std::optional<c10::Stream> outer_;
+  std::shared_ptr<GradientQueue> queue_, outer_;
 };
 
 /// gelu(value + bias), the exact one.

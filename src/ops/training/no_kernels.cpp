@@ -38,6 +38,25 @@ std::pair<at::Tensor, at::Tensor> gelu_backward(const at::Tensor&, const at::Ten
 at::Tensor column_sums(const at::Tensor&) {
   absent();
 }
+bool linear_serves(const at::Tensor&, int64_t, int64_t) {
+  return false;
+}
+Activated linear_gelu(const at::Tensor&, const at::Tensor&, const at::Tensor&, bool) {
+  absent();
+}
+std::pair<at::Tensor, at::Tensor> linear_gelu_backward(const at::Tensor&, const at::Tensor&,
+                                                       const at::Tensor&) {
+  absent();
+}
+bool weight_gradient_serves(const at::Tensor&, const at::Tensor&) {
+  return false;
+}
+bool weight_gradients_suffice(const std::vector<WeightGradient>&) {
+  absent();
+}
+void weight_gradients(const std::vector<WeightGradient>&) {
+  absent();
+}
 std::pair<at::Tensor, at::Tensor> cross_entropy(const at::Tensor&, const at::Tensor&, double) {
   absent();
 }

@@ -6,9 +6,6 @@
 #include "ops/training/kernels.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace sape2::ops {
@@ -23,64 +20,6 @@ constexpr int64_t kWidestNorm = 2048;  // of the fused kernel
 bool fused_norm(const Tensor& x, const Tensor& weight) {
   return fused_training(x) && x.size(-1) <= kWidestNorm && weight.scalar_type() == x.scalar_type();
 }
-
-Tensor as_matrix(const Tensor& x) {
-  return x.reshape({-1, x.size(-1)});
-}
-
-/// Where linear layers of this thread compute the gradients of their parameters.
-thread_local std::optional<c10::Stream> gradient_stream;
-
-c10::Stream current_stream(const c10::Device& device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-void make_wait(const c10::Stream& stream, const c10::Stream& on) {
-  c10::Event event(on.device_type());
-  event.record(on);
-  event.block(stream);
-}
-
-/// Does work on another stream, which may read those tensors of the current one.
-template <typename Work>
-void beside(const c10::Stream& stream, const Tensors& read, const Work& work) {
-  make_wait(stream, current_stream(stream.device()));
-  for (const Tensor& tensor : read) tensor.record_stream(stream);
-  const c10::StreamGuard on(stream);
-  work();
-}
-
-/// A linear layer whose bias's gradient is one pass over the output's.
-struct Linear : torch::autograd::Function<Linear> {
-  /// Takes weight and, where it is to be added here, bias.
-  static Tensor forward(Context* context, const Tensor& x, at::TensorList parameters) {
-    context->save_for_backward({x, parameters[0]});
-    context->saved_data["wants_x"] = x.requires_grad();
-    context->saved_data["wants_bias"] = parameters.size() == 2;
-    if (gradient_stream) context->saved_data["beside"] = *gradient_stream;
-    return parameters.size() == 2 ? at::linear(x, parameters[0], parameters[1])
-                                  : at::linear(x, parameters[0]);
-  }
-  static Tensors backward(Context* context, const Tensors& grads) {
-    const auto saved = context->get_saved_variables();
-    const Tensor dout = as_matrix(grads[0]), x = as_matrix(saved[0]);
-    Tensors result(1);
-    const auto of_parameters = [&] {
-      result.push_back(at::mm(dout.t(), x));
-      if (context->saved_data["wants_bias"].toBool()) result.push_back(fused::column_sums(dout));
-    };
-    const auto stream = context->saved_data.find("beside");
-    if (stream == context->saved_data.end()) {
-      of_parameters();
-    } else {
-      beside(stream->second.toStream(), {dout, x}, of_parameters);
-    }
-    if (context->saved_data["wants_x"].toBool()) {
-      result[0] = at::mm(dout, saved[1]).view(saved[0].sizes());
-    }
-    return result;
-  }
-};
 
 /// Tensors some of which may be undefined, for autograd, which takes only defined ones.
 struct Given {
@@ -190,29 +129,6 @@ bool fused_training(const Tensor& x) {
   const auto type = x.scalar_type();
   return x.dim() >= 2 && x.size(-1) % 4 == 0 && x.numel() > 0 &&
          (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
-}
-
-GradientsBeside::GradientsBeside(const c10::Stream& stream)
-    : stream_(stream), outer_(gradient_stream) {
-  gradient_stream = stream;
-}
-
-GradientsBeside::~GradientsBeside() {
-  gradient_stream = outer_;
-}
-
-void GradientsBeside::join() const {
-  make_wait(current_stream(stream_.device()), stream_);
-}
-
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const bool fused = fused_training(x) && weight.size(0) % 4 == 0;
-  return fused ? Linear::apply(x, at::TensorList({weight, bias})) : at::linear(x, weight, bias);
-}
-
-Branch linear_branch(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!fused_training(x) || weight.size(0) % 4 != 0) return {at::linear(x, weight, bias), {}, {}};
-  return {Linear::apply(x, at::TensorList({weight})), bias, {}};
 }
 
 Tensor gelu(const Branch& x) {

@@ -1,36 +1,12 @@
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/host/call.h"
 #include "kernels/cuda/training/columns.h"
+#include "kernels/cuda/training/normal.cuh"
 #include "kernels/cuda/training/vectors4.cuh"
 #include "kernels/cuda/training/walk.cuh"
 
 namespace sape2::kernels::cuda {
 namespace {
-
-constexpr float kRootHalf = 0.70710678118654752F;
-constexpr float kInverseRootTwoPi = 0.39894228040143268F;
-
-/// The share of a normal distribution below x, and its density.
-struct Normal {
-  float below, density;
-};
-
-// In bfloat16, erf by Abramowitz and Stegun's 7.1.26 (error under 1.5e-7), which shares the
-// density's exponential; the library's erff would take longer than memory does.
-template <class T>
-__device__ Normal normal_at(float x) {
-  const float bell = __expf(-0.5F * x * x);
-  if constexpr (std::is_same_v<T, Bf16>) {
-    const float t = __fdividef(1.0F, 1.0F + 0.3275911F * kRootHalf * fabsf(x));
-    const float polynomial =
-        t * (0.254829592F +
-             t * (-0.284496736F + t * (1.421413741F + t * (-1.453152027F + t * 1.061405429F))));
-    const float tail = 0.5F * polynomial * bell;
-    return {x < 0.0F ? tail : 1.0F - tail, kInverseRootTwoPi * bell};
-  } else {
-    return {0.5F * (1.0F + erff(x * kRootHalf)), kInverseRootTwoPi * bell};
-  }
-}
 
 template <class T>
 __device__ Four with_bias(const T* x, const T* bias, std::int64_t at, std::int64_t column) {

@@ -1,0 +1,81 @@
+// Entry points: what serves which sizes, and with which kernel.
+#include "kernels/cuda/host/device.h"
+#include "kernels/cuda/linear/calls.h"
+#include "kernels/cuda/training/columns.h"
+
+#include <algorithm>
+
+namespace sape2::kernels::cuda {
+namespace {
+
+constexpr int kGradientColumns[] = {256, 192};
+// Rounds of tiles on all multiprocessors in which a launch's uneven end no longer matters much.
+constexpr std::int64_t kRounds = 2;
+constexpr std::int64_t kSmallestSide = 128, kFewestRows = 1024;
+
+std::int64_t tiles_of(const WeightGradient* gradients, std::int64_t count, int columns) {
+  std::int64_t tiles = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    tiles += linear::gradient_tiles(gradients[i].outputs, gradients[i].inputs, columns);
+  return tiles;
+}
+
+int columns_for(const WeightGradient* gradients, std::int64_t count) {
+  const auto time = [&](int columns) {
+    return linear::gradient_time(tiles_of(gradients, count, columns), columns, multiprocessors());
+  };
+  return *std::min_element(std::begin(kGradientColumns), std::end(kGradientColumns),
+                           [&](int a, int b) { return time(a) < time(b); });
+}
+
+void refuse_unless(bool served, const char* what, std::int64_t rows, std::int64_t width) {
+  if (!served)
+    throw Error(std::string(what) + ": no kernel of this device serves a matrix of " +
+                std::to_string(rows) + " × " + std::to_string(width) + "; ask linear_serves first");
+}
+
+}  // namespace
+
+bool linear_serves(std::int64_t depth, std::int64_t width) {
+  return linear::resident_variant(depth, width).columns > 0 && is_sm90a();
+}
+
+void linear_gelu(const LinearGelu& p, void* stream) {
+  const bool served = linear_serves(p.inputs, p.outputs) &&
+                      linear::gelu(linear::resident_variant(p.inputs, p.outputs),
+                                   {p.rows, p.outputs, p.inputs, p.x, p.weight}, p.bias, p.out,
+                                   p.derivative, static_cast<cudaStream_t>(stream));
+  refuse_unless(served, "linear_gelu", p.rows, p.outputs);
+}
+
+void linear_gelu_backward(const LinearGeluGradient& p, void* stream) {
+  const auto on = static_cast<cudaStream_t>(stream);
+  auto* const partials = static_cast<float*>(p.workspace);
+  int blocks = 0;
+  const bool served = linear_serves(p.outputs, p.inputs) &&
+                      linear::times_derivative(linear::resident_variant(p.outputs, p.inputs),
+                                               {p.rows, p.inputs, p.outputs, p.dy, p.weight},
+                                               p.derivative, p.dx, partials, &blocks, on);
+  refuse_unless(served, "linear_gelu_backward", p.rows, p.inputs);
+  add_partial_columns(DType::bfloat16, partials, blocks, 1, p.inputs, {{p.dbias}}, on);
+}
+
+bool weight_gradient_serves(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+  return rows >= kFewestRows && outputs >= kSmallestSide && inputs >= kSmallestSide &&
+         linear::is_aligned(outputs) && linear::is_aligned(inputs) && is_sm90a();
+}
+
+bool weight_gradients_suffice(const WeightGradient* gradients, std::int64_t count) {
+  return count >= linear::kMostWeightGradients ||
+         tiles_of(gradients, count, kGradientColumns[0]) >= kRounds * multiprocessors();
+}
+
+void weight_gradients(const WeightGradient* gradients, std::int64_t count, void* stream) {
+  for (std::int64_t first = 0; first < count; first += linear::kMostWeightGradients) {
+    const auto some = std::min<std::int64_t>(linear::kMostWeightGradients, count - first);
+    linear::weight_gradients(columns_for(gradients + first, some), gradients + first,
+                             static_cast<int>(some), static_cast<cudaStream_t>(stream));
+  }
+}
+
+}  // namespace sape2::kernels::cuda
