@@ -6,31 +6,66 @@
 namespace sape2::kernels::cuda::linear {
 namespace {
 
+constexpr int kMultiprocessors = 132;  // of an H200
+
 TEST(LinearFits, ChoosesWhatFitsIntoSharedMemory) {
   for (std::int64_t depth = 8; depth <= 2048; depth += 8) {
     for (const std::int64_t width : {8, 64, 128, 192, 200, 384, 512, 1536, 3072}) {
-      const ResidentVariant v = resident_variant(depth, width);
-      if (v.columns > 0) {
-        EXPECT_LE(shared_bytes_of(v, tiles_of(depth, kChunk)), kSharedMemory);
-        EXPECT_LE(tiles_of(depth, kChunk), kMostChunks);
-      } else {
-        EXPECT_GT(depth, 384);
+      if (!is_resident(depth, width)) {
+        EXPECT_GT(depth, 576);
+        continue;
       }
+      const int columns = resident_columns(8192, depth, width, kMultiprocessors);
+      EXPECT_LE(resident_bytes(columns, tiles_of(depth, kChunk)), kSharedMemory);
+      EXPECT_LE(tiles_of(depth, kChunk), kMostChunks);
     }
   }
 }
 
 TEST(LinearFits, ServesTheModelsWeHave) {
-  EXPECT_EQ(resident_variant(384, 1536).columns, 192);
-  EXPECT_EQ(resident_variant(192, 384).columns, 192);
-  EXPECT_EQ(resident_variant(192, 512).columns, 128);
-  EXPECT_EQ(resident_variant(768, 3072).columns, 0);
+  EXPECT_TRUE(is_resident(384, 1536));
+  EXPECT_TRUE(is_resident(192, 384));
+  EXPECT_FALSE(is_resident(768, 3072));
 }
 
 TEST(LinearFits, RefusesRowsThatAreNotAligned) {
-  EXPECT_EQ(resident_variant(100, 192).columns, 0);
-  EXPECT_EQ(resident_variant(192, 100).columns, 0);
-  EXPECT_EQ(resident_variant(0, 192).columns, 0);
+  EXPECT_FALSE(is_resident(100, 192));
+  EXPECT_FALSE(is_resident(192, 100));
+  EXPECT_FALSE(is_resident(0, 192));
+}
+
+TEST(LinearFits, SharesRowsAmongTheBlocksOfAGroup) {
+  EXPECT_EQ(resident_blocks(192, 8192, 1536, kMultiprocessors), 16);
+  EXPECT_EQ(resident_blocks(128, 8192, 1536, kMultiprocessors), 11);
+  // No more blocks than there are pairs of tiles, and one where groups are many.
+  EXPECT_EQ(resident_blocks(192, 1, 192, kMultiprocessors), 1);
+  EXPECT_EQ(resident_blocks(192, 300, 192, kMultiprocessors), 3);
+  EXPECT_EQ(resident_blocks(128, 8192, 128 * 200, kMultiprocessors), 1);
+}
+
+TEST(LinearFits, CountsRoundsOfRows) {
+  EXPECT_EQ(resident_time(192, 8192, 1536, kMultiprocessors), 4 * 192);
+  EXPECT_EQ(resident_time(128, 8192, 1536, kMultiprocessors), 6 * 128);
+  EXPECT_EQ(resident_time(192, 8320, 1536, kMultiprocessors), 5 * 192);
+  EXPECT_EQ(resident_time(128, 8320, 1536, kMultiprocessors), 6 * 128);
+  EXPECT_EQ(resident_time(192, 1, 192, kMultiprocessors), 192);
+}
+
+TEST(LinearFits, ChoosesColumnsByRows) {
+  const auto columns = [](std::int64_t rows, std::int64_t depth, std::int64_t width) {
+    return resident_columns(rows, depth, width, kMultiprocessors);
+  };
+  // ViT-Small with 64 patches, and with a class token beside them.
+  EXPECT_EQ(columns(8192, 384, 1536), kWide);
+  EXPECT_EQ(columns(8320, 384, 1536), kNarrow);
+  // The compact ViT.
+  EXPECT_EQ(columns(16384, 192, 384), kWide);
+  // Few rows, a width that only the narrow one divides, and a depth for which the wide one has no
+  // room.
+  EXPECT_EQ(columns(128, 192, 384), kNarrow);
+  EXPECT_EQ(columns(8192, 192, 512), kNarrow);
+  EXPECT_EQ(columns(8192, 192, 128), kNarrow);
+  EXPECT_EQ(columns(8192, 512, 1536), kNarrow);
 }
 
 TEST(LinearFits, CountsTilesOfGradients) {

@@ -51,9 +51,10 @@ class LinearKernels : public testing::Test {
 };
 
 // Rows, inputs and outputs: whole tiles and others, one chunk and more than the ring holds, several
-// turns of each warpgroup.
-constexpr std::size_t kSizes[][3] = {{128, 64, 192}, {1000, 384, 384}, {77, 24, 200},
-                                     {1, 64, 8},     {3000, 192, 128}, {130, 328, 72}};
+// turns of each warpgroup; the last fills 132 multiprocessors, so that wide tiles are chosen.
+constexpr std::size_t kSizes[][3] = {{128, 64, 192},   {1000, 384, 384}, {77, 24, 200},
+                                     {1, 64, 8},       {3000, 192, 128}, {130, 328, 72},
+                                     {3000, 136, 1536}};
 
 TEST_F(LinearKernels, LinearGelu) {
   Random random(7);

@@ -28,6 +28,10 @@ int columns_for(const WeightGradient* gradients, std::int64_t count) {
                            [&](int a, int b) { return time(a) < time(b); });
 }
 
+int columns_for(const linear::Product& p) {
+  return linear::resident_columns(p.rows, p.depth, p.width, multiprocessors());
+}
+
 void refuse_unless(bool served, const char* what, std::int64_t rows, std::int64_t width) {
   if (!served)
     throw Error(std::string(what) + ": no kernel of this device serves a matrix of " +
@@ -37,26 +41,23 @@ void refuse_unless(bool served, const char* what, std::int64_t rows, std::int64_
 }  // namespace
 
 bool linear_serves(std::int64_t depth, std::int64_t width) {
-  return linear::resident_variant(depth, width).columns > 0 && is_sm90a();
+  return linear::is_resident(depth, width) && is_sm90a();
 }
 
 void linear_gelu(const LinearGelu& p, void* stream) {
-  const bool served = linear_serves(p.inputs, p.outputs) &&
-                      linear::gelu(linear::resident_variant(p.inputs, p.outputs),
-                                   {p.rows, p.outputs, p.inputs, p.x, p.weight}, p.bias, p.out,
-                                   p.derivative, static_cast<cudaStream_t>(stream));
-  refuse_unless(served, "linear_gelu", p.rows, p.outputs);
+  refuse_unless(linear_serves(p.inputs, p.outputs), "linear_gelu", p.rows, p.outputs);
+  const linear::Product product{p.rows, p.outputs, p.inputs, p.x, p.weight};
+  linear::gelu(columns_for(product), product, p.bias, p.out, p.derivative,
+               static_cast<cudaStream_t>(stream));
 }
 
 void linear_gelu_backward(const LinearGeluGradient& p, void* stream) {
   const auto on = static_cast<cudaStream_t>(stream);
   auto* const partials = static_cast<float*>(p.workspace);
-  int blocks = 0;
-  const bool served = linear_serves(p.outputs, p.inputs) &&
-                      linear::times_derivative(linear::resident_variant(p.outputs, p.inputs),
-                                               {p.rows, p.inputs, p.outputs, p.dy, p.weight},
-                                               p.derivative, p.dx, partials, &blocks, on);
-  refuse_unless(served, "linear_gelu_backward", p.rows, p.inputs);
+  refuse_unless(linear_serves(p.outputs, p.inputs), "linear_gelu_backward", p.rows, p.inputs);
+  const linear::Product product{p.rows, p.inputs, p.outputs, p.dy, p.weight};
+  const int blocks =
+      linear::times_derivative(columns_for(product), product, p.derivative, p.dx, partials, on);
   add_partial_columns(DType::bfloat16, partials, blocks, 1, p.inputs, {{p.dbias}}, on);
 }
 

@@ -18,17 +18,15 @@ struct Product {
   const void* b;
 };
 
-/// Each returns false if that variant is not compiled for this, or does not fit.
-bool add_bias(const ResidentVariant& variant, const Product& product, bool turned, const void* bias,
-              void* out, cudaStream_t stream);
-bool gelu(const ResidentVariant& variant, const Product& product, const void* bias, void* out,
-          void* derivative, cudaStream_t stream);
-/// Leaves `partial_rows` rows of partial sums of the columns.
-bool times_derivative(const ResidentVariant& variant, const Product& product,
-                      const void* derivative, void* out, float* partials, int* partial_rows,
-                      cudaStream_t stream);
+/// Products that is_resident, with `columns`, kWide or kNarrow, of b in shared memory. The first
+/// takes b as it lies, the second turned.
+void gelu(int columns, const Product& product, const void* bias, void* out, void* derivative,
+          cudaStream_t stream);
+/// Gives the number of rows of partial sums of the columns that it leaves.
+int times_derivative(int columns, const Product& product, const void* derivative, void* out,
+                     float* partials, cudaStream_t stream);
 
-/// In tiles of 128 × `columns`; false if there are more than kMostWeightGradients.
-bool weight_gradients(int columns, const WeightGradient* gradients, int count, cudaStream_t stream);
+/// At most kMostWeightGradients, in tiles of 128 × `columns`, 192 or 256.
+void weight_gradients(int columns, const WeightGradient* gradients, int count, cudaStream_t stream);
 
 }  // namespace sape2::kernels::cuda::linear

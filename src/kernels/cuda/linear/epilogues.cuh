@@ -8,7 +8,7 @@
 ///   begin(row, column): before the product, to load what it will need;
 ///   finish(c, row, column): afterwards, c (N8, 4) as a warp's lanes hold a product;
 ///   end(): after the warp's last tile;
-///   kLoads: whether it has a barrier of its own; kSums: whether it adds up columns.
+///   kSums: whether it adds up columns.
 namespace sape2::kernels::cuda::linear {
 
 /// Two neighbours of a row vector, which may be null or end before them.
@@ -29,21 +29,20 @@ __device__ void for_sixteens(float (&c)[N8][4], int panel, int column, Visit vis
   }
 }
 
-struct AddBiasParams {
+struct RoundedParams {
   CUtensorMap out;
-  const Bf16* bias;  // or null
   int width;
 };
-/// out = c + bias.
+/// out = c.
 template <int N8, int Slots>
-struct AddBias {
-  using Params = AddBiasParams;
-  static constexpr bool kLoads = false, kSums = false;
+struct Rounded {
+  using Params = RoundedParams;
+  static constexpr bool kSums = false;
 
   const Params& p;
   Staging<Slots> staging;
 
-  __device__ AddBias(const Params& params, unsigned char* shared, Mbarrier*)
+  __device__ Rounded(const Params& params, unsigned char* shared, Mbarrier*)
       : p(params), staging{shared} {}
   __device__ void begin(int, int) {}
   __device__ void finish(float (&c)[N8][4], int row, int column) {
@@ -51,13 +50,12 @@ struct AddBias {
     for (int panel = 0; panel < N8 / 8; ++panel) {
       if (column + panel * kPanel >= p.width) break;
       const int slot = staging.template take<1>();
-      for_sixteens(c, panel, column, [&](auto& left, auto& right, int at, int sixteen, int) {
-        const float2 a = pair_at(p.bias, at, p.width), b = pair_at(p.bias, at + 8, p.width);
+      for_sixteens(c, panel, column, [&](auto& left, auto& right, int, int sixteen, int) {
         FragmentA<Bf16> pairs;
-        pairs.r[0] = pack<Bf16>(left[0] + a.x, left[1] + a.y);
-        pairs.r[1] = pack<Bf16>(left[2] + a.x, left[3] + a.y);
-        pairs.r[2] = pack<Bf16>(right[0] + b.x, right[1] + b.y);
-        pairs.r[3] = pack<Bf16>(right[2] + b.x, right[3] + b.y);
+        pairs.r[0] = pack<Bf16>(left[0], left[1]);
+        pairs.r[1] = pack<Bf16>(left[2], left[3]);
+        pairs.r[2] = pack<Bf16>(right[0], right[1]);
+        pairs.r[3] = pack<Bf16>(right[2], right[3]);
         staging.slot(slot).store(sixteen, pairs);
       });
       staging.send(slot, p.out, column + panel * kPanel, row);
@@ -78,7 +76,7 @@ struct GeluParams {
 template <int N8, int Slots>
 struct Gelu {
   using Params = GeluParams;
-  static constexpr bool kLoads = false, kSums = false;
+  static constexpr bool kSums = false;
 
   const Params& p;
   Staging<Slots> staging;
@@ -153,7 +151,7 @@ struct TimesDerivativeParams {
 template <int N8, int Slots>
 struct TimesDerivative {
   using Params = TimesDerivativeParams;
-  static constexpr bool kLoads = true, kSums = true;
+  static constexpr bool kSums = true;
 
   const Params& p;
   Loaded<N8, Slots> loaded;

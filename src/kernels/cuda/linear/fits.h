@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 /// Which sizes the linear layers' kernels serve, and how: known, and tested, without a GPU.
@@ -18,24 +19,15 @@ inline constexpr int kTileRows = 128;             // of a weight's gradient
 inline constexpr int kMostWeightGradients = 40;   // in one launch
 inline constexpr int kSharedMemory = 227 * 1024;  // of a block at most
 
-/// A kernel that keeps `columns` columns of the second operand in shared memory.
-struct ResidentVariant {
-  int columns = 192;
-  int consumers = 2;  // warpgroups that take turns
-};
-constexpr bool operator==(const ResidentVariant& a, const ResidentVariant& b) {
-  return a.columns == b.columns && a.consumers == b.consumers;
-}
+// Kernels that keep `columns` columns of the second operand in shared memory.
+inline constexpr int kWide = 192, kNarrow = 128;
+inline constexpr int kConsumers = 2;  // warpgroups that take turns
+inline constexpr int kSlots = 3;      // of each of their warps
+inline constexpr int kBarriers = kMostChunks + 2 * kStages + kConsumers + 4 * kConsumers;
 
-constexpr int slots_of(const ResidentVariant& v) {
-  return v.consumers == 2 ? 3 : 2;
-}
-constexpr int barriers_of(const ResidentVariant& v) {
-  return kMostChunks + 2 * kStages + v.consumers + 4 * v.consumers;
-}
-constexpr int shared_bytes_of(const ResidentVariant& v, int chunks) {
-  return kAlignment + chunks * v.columns * kChunk * 2 + kStages * kStageBytes +
-         4 * v.consumers * slots_of(v) * kSlotBytes + barriers_of(v) * 8;
+constexpr int resident_bytes(int columns, int chunks) {
+  return kAlignment + chunks * columns * kChunk * 2 + kStages * kStageBytes +
+         4 * kConsumers * kSlots * kSlotBytes + kBarriers * 8;
 }
 
 constexpr int tiles_of(std::int64_t size, int tile) {
@@ -47,19 +39,38 @@ constexpr bool is_aligned(std::int64_t width) {
   return width > 0 && width % 8 == 0;
 }
 
-constexpr bool fits(const ResidentVariant& v, std::int64_t depth) {
+constexpr bool fits(int columns, std::int64_t depth) {
   return depth <= kMostChunks * kChunk &&
-         shared_bytes_of(v, tiles_of(depth, kChunk)) <= kSharedMemory;
+         resident_bytes(columns, tiles_of(depth, kChunk)) <= kSharedMemory;
 }
 
-/// The variant for products of `depth` numbers with `width` results a row; columns 0: there is
-/// none.
-constexpr ResidentVariant resident_variant(std::int64_t depth, std::int64_t width) {
-  constexpr ResidentVariant kWide{192, 2}, kNarrow{128, 2}, kNone{0, 0};
-  if (!is_aligned(depth) || !is_aligned(width)) return kNone;
-  const bool even = width % kWide.columns == 0 || width % kNarrow.columns != 0;
-  if (even && fits(kWide, depth)) return kWide;
-  return fits(kNarrow, depth) ? kNarrow : kNone;
+/// Whether products of `depth` numbers with `width` results a row have a kernel.
+constexpr bool is_resident(std::int64_t depth, std::int64_t width) {
+  return is_aligned(depth) && is_aligned(width) && fits(kNarrow, depth);
+}
+
+/// Blocks that share the rows of one group of columns, if each multiprocessor has one block.
+constexpr int resident_blocks(int columns, std::int64_t rows, std::int64_t width,
+                              int multiprocessors) {
+  const int most = std::max(1, multiprocessors / tiles_of(width, columns));
+  return std::min(most, tiles_of(tiles_of(rows, kRows), kConsumers));
+}
+
+/// How long a product takes: rounds in which each consumer has a tile, times the columns of a tile.
+constexpr std::int64_t resident_time(int columns, std::int64_t rows, std::int64_t width,
+                                     int multiprocessors) {
+  const int blocks = resident_blocks(columns, rows, width, multiprocessors);
+  return std::int64_t(tiles_of(tiles_of(rows, kRows), blocks * kConsumers)) * columns;
+}
+
+/// The columns with which a product that is_resident takes least time; if equal, the wider, which
+/// read the rows less often.
+constexpr int resident_columns(std::int64_t rows, std::int64_t depth, std::int64_t width,
+                               int multiprocessors) {
+  const auto time = [&](int columns) {
+    return resident_time(columns, rows, width, multiprocessors);
+  };
+  return fits(kWide, depth) && time(kWide) <= time(kNarrow) ? kWide : kNarrow;
 }
 
 /// Tiles of 128 × `columns` of a weight's gradient.

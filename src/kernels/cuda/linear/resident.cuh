@@ -10,18 +10,14 @@
 namespace sape2::kernels::cuda::linear {
 
 /// `Columns` of a block; `Turned`: the second operand has k along its rows.
-template <int Columns, int Consumers_, bool Turned_>
+template <int Columns, bool Turned_>
 struct ResidentPlan {
-  static constexpr int kColumns = Columns, kConsumers = Consumers_;
-  static constexpr ResidentVariant kVariant{kColumns, kConsumers};
-  static constexpr int kSlots = slots_of(kVariant);
+  static constexpr int kColumns = Columns;
   static constexpr bool kTurned = Turned_;
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kWarps = 4 * kConsumers;
   static constexpr int kWeightBytes = kColumns * kChunk * 2;  // of a chunk
-  static constexpr int kRegistersAtFirst = kConsumers == 2 ? 168 : 128;
-  static constexpr int kRegisters = kConsumers == 2 ? 232 : 160;
-  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kRegistersAtFirst = 168, kRegisters = 232, kProducerRegisters = 40;
 };
 static_assert(kAlignment == kSharedAlignment);
 
@@ -51,11 +47,11 @@ struct ResidentShared {
     weights = aligned_shared(shared);
     stages = weights + chunks * Plan::kWeightBytes;
     slots = stages + kStages * kStageBytes;
-    weights_arrived = reinterpret_cast<Mbarrier*>(slots + Plan::kWarps * Plan::kSlots * kSlotBytes);
+    weights_arrived = reinterpret_cast<Mbarrier*>(slots + Plan::kWarps * kSlots * kSlotBytes);
     full = weights_arrived + kMostChunks;
     empty = full + kStages;
     turn = empty + kStages;
-    loaded = turn + Plan::kConsumers;
+    loaded = turn + kConsumers;
   }
   __device__ void init_barriers() const {
     for (int i = 0; i < kMostChunks; ++i) mbarrier_init(weights_arrived + i);
@@ -63,13 +59,12 @@ struct ResidentShared {
       mbarrier_init(full + i);
       mbarrier_init(empty + i, 4);  // the warps of the consumer whose chunk it was
     }
-    for (int i = 0; i < Plan::kConsumers; ++i) mbarrier_init(turn + i, 4);  // the one's before it
+    for (int i = 0; i < kConsumers; ++i) mbarrier_init(turn + i, 4);  // the one's before it
     for (int i = 0; i < Plan::kWarps; ++i) mbarrier_init(loaded + i);
   }
 };
 
 /// Which tiles of rows a block's consumers take: turn after turn, one each.
-template <class Plan>
 struct ResidentTurns {
   int group, member, tiles, step;
 
@@ -77,9 +72,9 @@ struct ResidentTurns {
       : group(blockIdx.x / sizes.blocks),
         member(blockIdx.x % sizes.blocks),
         tiles(sizes.tiles),
-        step(sizes.blocks * Plan::kConsumers) {}
+        step(sizes.blocks * kConsumers) {}
   __device__ int tile(int turn, int consumer) const {
-    return turn * step + member * Plan::kConsumers + consumer;
+    return turn * step + member * kConsumers + consumer;
   }
 };
 
@@ -103,10 +98,10 @@ __device__ void load_weights(const CUtensorMap& weights, const ResidentShared<Pl
 /// One thread loads everything that the consumers wait for.
 template <class Plan, class Params>
 __device__ void produce(const Params& p, const ResidentShared<Plan>& shared) {
-  const ResidentTurns<Plan> turns(p.sizes);
+  const ResidentTurns turns(p.sizes);
   unsigned sequence = 0;
   for (int turn = 0; turns.tile(turn, 0) < turns.tiles; ++turn) {
-    for (int consumer = 0; consumer < Plan::kConsumers; ++consumer) {
+    for (int consumer = 0; consumer < kConsumers; ++consumer) {
       const int tile = turns.tile(turn, consumer);
       if (tile >= turns.tiles) return;
 #pragma unroll 1
@@ -125,7 +120,6 @@ __device__ void produce(const Params& p, const ResidentShared<Plan>& shared) {
 
 /// Consumers come to the ring in the order of their chunks: a barrier tells neighbouring rounds
 /// apart, no more, and who asked earlier would take an old round for his.
-template <class Plan>
 struct RingOrder {
   Mbarrier* turns;
   int consumer;
@@ -134,7 +128,7 @@ struct RingOrder {
     if (turn > 0 || consumer > 0) mbarrier_wait(turns + consumer, consumer > 0 ? turn : turn - 1);
   }
   /// Called by one thread of each warp when its last chunk is there.
-  __device__ void pass_on() const { mbarrier_arrive(turns + (consumer + 1) % Plan::kConsumers); }
+  __device__ void pass_on() const { mbarrier_arrive(turns + (consumer + 1) % kConsumers); }
 };
 
 /// A warpgroup's tiles. `chunks` of each come as number `sequence` … of all that are loaded.
@@ -142,18 +136,18 @@ template <class Plan, template <int, int> class Epilogue, class Params>
 __device__ void consume(const Params& p, const ResidentShared<Plan>& shared, int consumer) {
   constexpr int kN8 = Plan::kColumns / 8;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const ResidentTurns<Plan> turns(p.sizes);
+  const ResidentTurns turns(p.sizes);
   const int column = turns.group * Plan::kColumns, chunks = p.sizes.chunks;
-  Epilogue<kN8, Plan::kSlots> epilogue(p.epilogue, shared.slots + warp * Plan::kSlots * kSlotBytes,
-                                       shared.loaded + warp);
+  Epilogue<kN8, kSlots> epilogue(p.epilogue, shared.slots + warp * kSlots * kSlotBytes,
+                                 shared.loaded + warp);
   const std::uint64_t weights =
       descriptor(shared_address(shared.weights), Plan::kTurned ? kChunk * 128 : 16);
   const std::uint64_t stages = descriptor(shared_address(shared.stages));
-  const RingOrder<Plan> order{shared.turn, consumer};
+  const RingOrder order{shared.turn, consumer};
   for (int turn = 0, tile; (tile = turns.tile(turn, consumer)) < turns.tiles; ++turn) {
     const int row = tile * kRows + warp % 4 * kWarpRows;
     epilogue.begin(row, column);
-    unsigned sequence = (turn * Plan::kConsumers + consumer) * chunks;
+    unsigned sequence = (turn * kConsumers + consumer) * chunks;
     float c[kN8][4];
     order.wait(turn);
 #pragma unroll 1
@@ -176,7 +170,7 @@ __device__ void consume(const Params& p, const ResidentShared<Plan>& shared, int
     epilogue.finish(c, row, column);
   }
   epilogue.end();
-  if constexpr (Epilogue<kN8, Plan::kSlots>::kSums) {
+  if constexpr (Epilogue<kN8, kSlots>::kSums) {
     asm volatile("bar.sync 1, %0;" ::"n"(Plan::kWarps * 32) : "memory");
     epilogue.add_sums(shared.slots, Plan::kWarps, turns.member, column);
   }
@@ -199,9 +193,9 @@ __global__ void __launch_bounds__(Plan::kThreads, 1)
   __syncthreads();
   pdl_wait();
   const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
-  if (warpgroup == Plan::kConsumers) {
+  if (warpgroup == kConsumers) {
     change_registers<Plan::kRegistersAtFirst, Plan::kProducerRegisters>();
-    if (threadIdx.x == Plan::kConsumers * 128) produce<Plan>(p, shared);
+    if (threadIdx.x == kConsumers * 128) produce<Plan>(p, shared);
   } else {
     change_registers<Plan::kRegistersAtFirst, Plan::kRegisters>();
     consume<Plan, Epilogue>(p, shared, warpgroup);

@@ -1,18 +1,20 @@
 #include "kernels/cuda/linear/launch.cuh"
 #include "kernels/cuda/linear/weight_gradients.cuh"
 
+#include <algorithm>
+
 namespace sape2::kernels::cuda::linear {
 namespace {
 
 template <class Plan>
 GradientJob job_of(const WeightGradient& g) {
-  return {.dy = matrix_map(g.dy, g.rows, g.outputs, kChunk),
-          .x = matrix_map(g.x, g.rows, g.inputs, kChunk),
-          .chunks = tiles_of(g.rows, kChunk),
-          .column_tiles = tiles_of(g.inputs, Plan::kColumns),
-          .first = 0,
-          .epilogue = {matrix_map(g.out, g.outputs, g.inputs, kWarpRows), nullptr,
-                       static_cast<int>(g.inputs)}};
+  return {
+      .dy = matrix_map(g.dy, g.rows, g.outputs, kChunk),
+      .x = matrix_map(g.x, g.rows, g.inputs, kChunk),
+      .chunks = tiles_of(g.rows, kChunk),
+      .column_tiles = tiles_of(g.inputs, Plan::kColumns),
+      .first = 0,
+      .epilogue = {matrix_map(g.out, g.outputs, g.inputs, kWarpRows), static_cast<int>(g.inputs)}};
 }
 
 template <class Plan>
@@ -31,12 +33,10 @@ void run(const WeightGradient* gradients, int count, cudaStream_t stream) {
 
 }  // namespace
 
-bool weight_gradients(int columns, const WeightGradient* gradients, int count,
+void weight_gradients(int columns, const WeightGradient* gradients, int count,
                       cudaStream_t stream) {
-  if (count > kMostWeightGradients) return false;
-  if (columns == 192) return run<GradientPlan<192, 3>>(gradients, count, stream), true;
-  if (columns == 256) return run<GradientPlan<256, 2>>(gradients, count, stream), true;
-  return false;
+  if (columns == 256) return run<GradientPlan<256, 2>>(gradients, count, stream);
+  run<GradientPlan<192, 3>>(gradients, count, stream);
 }
 
 }  // namespace sape2::kernels::cuda::linear

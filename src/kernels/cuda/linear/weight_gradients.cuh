@@ -23,7 +23,7 @@ struct GradientJob {
   CUtensorMap dy, x;
   int chunks, column_tiles;
   int first;  // of its tiles among those of all jobs
-  AddBiasParams epilogue;
+  RoundedParams epilogue;
 };
 
 struct GradientParams {
@@ -123,7 +123,7 @@ __device__ void multiply_gradients(const GradientParams& p, const GradientShared
     wgmma_wait<0>();
     fence_accumulators(c);
     if (lane == 0) mbarrier_arrive(shared.empty + (sequence - 1) % Plan::kStages);
-    AddBias<kN8, Plan::kSlots> epilogue(job.epilogue,
+    Rounded<kN8, Plan::kSlots> epilogue(job.epilogue,
                                         shared.slots + warp * Plan::kSlots * kSlotBytes, nullptr);
     epilogue.finish(c, tile.row + warp * kWarpRows, tile.column);
     epilogue.end();
