@@ -3,11 +3,9 @@
 
 #include "sape2/base/error.h"
 
-#include <gtest/gtest.h>
+#include "readme.h"
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include <gtest/gtest.h>
 
 namespace sape2::kernels::cuda {
 namespace {
@@ -274,23 +272,8 @@ std::string table_and_examples() {
   return text + "```\n";
 }
 
-/// SAPE2_WRITE_README=1 writes it anew.
 TEST(Dispatch, TheReadmeSaysWhichKernelServesWhichCall) {
-  const std::string path = SAPE2_SOURCE_DIR "/src/kernels/cuda/README.md";
-  const std::string begin = "<!-- made by tests/kernels/dispatch_test.cpp -->\n",
-                    end = "<!-- end -->\n";
-  std::ostringstream file;
-  file << std::ifstream(path).rdbuf();
-  std::string page = file.str();
-  const auto from = page.find(begin), to = page.find(end);
-  ASSERT_NE(from, std::string::npos);
-  ASSERT_NE(to, std::string::npos);
-  const std::string expected = "\n" + table_and_examples() + "\n";
-  const auto first = from + begin.size();
-  if (std::getenv("SAPE2_WRITE_README") != nullptr)
-    std::ofstream(path) << page.substr(0, first) + expected + page.substr(to);
-  else
-    EXPECT_EQ(page.substr(first, to - first), expected);
+  expect_in_readme("dispatch_test.cpp", table_and_examples());
 }
 
 }  // namespace

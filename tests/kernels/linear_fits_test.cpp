@@ -1,7 +1,10 @@
 // Which sizes linear layers' CUDA kernels serve, and with how much memory; needs no GPU.
 #include "kernels/cuda/linear/fits.h"
+#include "readme.h"
 
 #include <gtest/gtest.h>
+
+#include <string>
 
 namespace sape2::kernels::cuda::linear {
 namespace {
@@ -16,7 +19,7 @@ TEST(LinearFits, ChoosesWhatFitsIntoSharedMemory) {
         continue;
       }
       const int columns = resident_columns(8192, depth, width, kMultiprocessors);
-      EXPECT_LE(resident_bytes(columns, tiles_of(depth, kChunk)), kSharedMemory);
+      EXPECT_LE(resident_smem_bytes(columns, tiles_of(depth, kChunk)), kSharedMemory);
       EXPECT_LE(tiles_of(depth, kChunk), kMostChunks);
     }
   }
@@ -75,6 +78,38 @@ TEST(LinearFits, CountsTilesOfGradients) {
   EXPECT_EQ(gradient_tiles(384, 1536, 192), 24);
   // Four layers of a ViT-Small fill an H200 twice.
   EXPECT_LT(gradient_time(264, 256, 132), gradient_time(288, 192, 132));
+}
+
+// --------------------------------------------------------------------------------- the README
+
+struct Model {
+  const char* name;
+  std::int64_t width, hidden, rows;
+};
+
+/// Forward and backward of an MLP alike: both products have the model's width as their depth.
+std::string mlp_row(const Model& m) {
+  std::string text = "| " + std::string(m.name) + ", " + std::to_string(m.width) + " → " +
+                     std::to_string(m.hidden) + ", " + std::to_string(m.rows) + " rows | ";
+  if (!is_resident(m.width, m.hidden)) return text + "cuBLAS, `training/bias_gelu.cu` | | |\n";
+  const int columns = resident_columns(m.rows, m.width, m.hidden, kMultiprocessors);
+  const int blocks =
+      resident_blocks(columns, m.rows, m.hidden, kMultiprocessors) * tiles_of(m.hidden, columns);
+  return text + "`linear/resident.cuh`, " + std::to_string(columns) + " columns | " +
+         std::to_string(blocks) + " | " +
+         std::to_string(resident_smem_bytes(columns, tiles_of(m.width, kChunk))) + " |\n";
+}
+
+TEST(LinearFits, TheReadmeSaysWhichKernelServesWhichMlp) {
+  std::string text = "| MLP | kernel | blocks | bytes of shared memory |\n|---|---|---|---|\n";
+  for (const Model& model : {Model{"`vit-compact`", 192, 384, 16384},
+                             {"`vit-tiny`, 197 tokens", 192, 768, 128 * 197},
+                             {"`vit-small`, 64 tokens", 384, 1536, 128 * 64},
+                             {"`vit-small`, 65 tokens", 384, 1536, 128 * 65},
+                             {"the widest", 576, 2304, 128 * 64},
+                             {"`vit-base`", 768, 3072, 128 * 64}})
+    text += mlp_row(model);
+  expect_in_readme("linear_fits_test.cpp", text);
 }
 
 }  // namespace

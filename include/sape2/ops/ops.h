@@ -111,8 +111,8 @@ at::Tensor rotary_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const Grid& grid, const Rotation& rotation);
 
 /// While one of these lives, this thread's attention runs on the plain reference formulas instead
-/// of the fused kernels, and so does the way back through it, whenever and on whichever thread: the
-/// oracle for tests and benchmarks.
+/// of the fused kernels, and so does the backward pass through it, whenever and on whichever
+/// thread: the oracle for tests and benchmarks.
 class ReferenceGuard {
  public:
   ReferenceGuard();

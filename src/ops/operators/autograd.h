@@ -63,7 +63,7 @@ auto pointer_to(Node& node) {
   }
 }
 
-/// The way back through one call. PyTorch's own torch::autograd::Function would do, but it
+/// The backward pass of one call. PyTorch's own torch::autograd::Function would do, but it
 /// describes every input twice and asks for its own name, which a small call feels: it waits for
 /// the host.
 template <class Arguments>

@@ -15,7 +15,7 @@ at::Tensor subtracted_distances(const at::Tensor& some, const at::Tensor& all) {
 /// ‖u_i − u_n‖ for pairs by subtraction: exactly 0 for equal vectors, where the derivative is 0
 /// too.
 at::Tensor distances(const at::Tensor& some, const at::Tensor& all) {
-  // On a GPU LibTorch's way back keeps a number for each pair and entry, and counts them in 32
+  // On a GPU LibTorch's backward pass keeps a number for each pair and entry, and counts them in 32
   // bits: large problems are cut into pieces, of several heads or of some rows of one.
   constexpr int64_t kMost = int64_t{1} << 29;
   const int64_t of_row = std::max<int64_t>(1, all.size(-2) * all.size(-1));

@@ -8,8 +8,8 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// LibTorch's own way back adds atomically on a GPU, in another order each time. Column by column
-/// no two numbers meet.
+/// LibTorch's own backward pass adds atomically on a GPU, in another order each time. Column by
+/// column no two numbers meet.
 struct GatherInOrder : torch::autograd::Function<GatherInOrder> {
   using Context = torch::autograd::AutogradContext;
 

@@ -67,7 +67,7 @@ at::Tensor ordered_products(const at::Tensor& a, const at::Tensor& b);
 /// all positions must lie within the columns.
 at::Tensor interpolate(const at::Tensor& z, const at::Tensor& p, int64_t origin = 0);
 
-/// `values` (…, M) at the columns `index` (…, m); the way back has one order of summation.
+/// `values` (…, M) at the columns `index` (…, m); the backward pass sums in one order.
 at::Tensor gathered(const at::Tensor& values, const at::Tensor& index);
 
 /// A number or one per head, as (h, 1, …, 1) with `axes` trailing ones; a default where not given.

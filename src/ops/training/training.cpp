@@ -1,5 +1,7 @@
 #include "sape2/ops/training.h"
 
+#include "sape2/kernels/cuda_training.h"
+
 #include "ops/packed_heads.h"
 #include "ops/reference_guard.h"
 #include "ops/training/gather.h"
@@ -15,10 +17,9 @@ using at::Tensor;
 using Tensors = torch::autograd::variable_list;
 using Context = torch::autograd::AutogradContext;
 
-constexpr int64_t kWidestNorm = 2048;  // of the fused kernel
-
 bool fused_norm(const Tensor& x, const Tensor& weight) {
-  return fused_training(x) && x.size(-1) <= kWidestNorm && weight.scalar_type() == x.scalar_type();
+  return fused_training(x) && x.size(-1) <= kernels::cuda::kWidestNorm &&
+         weight.scalar_type() == x.scalar_type();
 }
 
 /// Tensors some of which may be undefined, for autograd, which takes only defined ones.

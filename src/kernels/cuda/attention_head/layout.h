@@ -63,7 +63,7 @@ SAPE2_HOST_DEVICE constexpr bool is_alone(GridKind grid, int head_size) {
 }
 
 /// Whether forward leaves what stage 1 makes to backward. Rows that are not aligned take the
-/// general kernels, which keep and round alike.
+/// general kernels, which save the same values with the same rounding.
 SAPE2_HOST_DEVICE constexpr bool saves_stage1(GridKind grid, BiasForm form, int head_size) {
   return form == BiasForm::direct && is_alone(grid, head_size);
 }
@@ -131,7 +131,7 @@ inline constexpr std::int64_t kMostImages = std::int64_t{1} << 30;
 /// workspace, besides a slope for each set: position and score.
 inline constexpr int kScratchNumbers = 2;
 
-/// chunks of 16 bytes that forward keeps of each line, one for two entries; see
+/// Chunks of 16 bytes that forward saves of each line, one for two entries; see
 /// attention_head/lines_saved.cuh.
 SAPE2_HOST_DEVICE constexpr int saved_chunks(GridKind grid) {
   return longest_line(grid) / 2;
@@ -188,7 +188,7 @@ struct Places {
   }
 };
 
-/// Known to the compiler where the sizes are. `reload`, `keeps`: backward, see there. `ahead`:
+/// Known to the compiler where the sizes are. `reload`, `saves`: backward, see Layout. `ahead`:
 /// forward, how many of k and v have a place for the next image's, too.
 SAPE2_HOST_DEVICE constexpr Layout make_layout(const Sizes& s, BiasForm form, GridKind grid,
                                                bool backward, bool reload, bool saves, int ahead) {

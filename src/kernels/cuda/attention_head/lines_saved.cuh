@@ -172,7 +172,7 @@ struct RoundingToo : Other {
   }
 };
 
-/// For calls that keep nothing.
+/// For calls that save nothing.
 struct NothingToSave {
   __device__ float put(int, int, float, int, float, float, float vector) const { return vector; }
   __device__ void finish(const LineWalk&, const axis_vectors::AxisLines&) const {}

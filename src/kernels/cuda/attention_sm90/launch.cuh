@@ -51,8 +51,8 @@ bool make_key_row_maps(const ConstView& view, const Geometry& g, int tokens, CUt
 }
 
 /// Boxes of 64 tokens' vectors, and of their lengths where those are needed.
-template <class T, BiasForm Form, class Stream>
-bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int box_entries, Stream* s) {
+template <class T, BiasForm Form, class KernelParams>
+bool make_vector_maps(const VectorBuffers& v, const Geometry& g, int box_entries, KernelParams* s) {
   if constexpr (Form == BiasForm::none) return true;
   if (!make_vector_map<T>(v.x, g, g.cols, v.width_x, kRowTile, &s->x, box_entries) ||
       !make_vector_map<T>(v.y, g, g.rows, v.width_y, kRowTile, &s->y, box_entries))

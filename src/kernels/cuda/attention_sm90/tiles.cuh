@@ -9,7 +9,8 @@
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/params.h"
 
-/// What the streaming kernels share: the block's place, and which columns of a tile are tokens.
+/// What the kernels of attention_sm90 share: the block's place, and which columns of a tile are
+/// tokens.
 namespace sape2::kernels::cuda::sm90 {
 
 inline constexpr int kTileBytes = kRowTile * 128;  // bytes of 64 rows

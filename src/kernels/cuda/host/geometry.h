@@ -10,6 +10,8 @@
 /// From a caller's sizes to the kernels', in plain C++.
 namespace sape2::kernels::cuda {
 
+// The largest compiled sizes: dispatch_head_size in host/launch.h, dispatch_line_n8 in
+// axis_vectors/line.cuh.
 inline constexpr int kLargestHead = 128;
 inline constexpr int kLongestLine = 128;
 inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;

@@ -1,6 +1,7 @@
-// Entry points: what serves which sizes, and with which kernel.
+// Entry points (sape2/kernels/cuda_training.h): which sizes are served, in tiles of how many
+// columns.
 #include "kernels/cuda/host/device.h"
-#include "kernels/cuda/linear/calls.h"
+#include "kernels/cuda/linear/kernels.h"
 #include "kernels/cuda/training/columns.h"
 
 #include <algorithm>

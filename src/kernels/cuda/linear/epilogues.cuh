@@ -1,24 +1,31 @@
 #pragma once
 
+#include "kernels/cuda/arch/mma.cuh"
+#include "kernels/cuda/arch/tma.cuh"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/linear/fits.h"
 #include "kernels/cuda/linear/staging.cuh"
 #include "kernels/cuda/training/normal.cuh"
 
-/// What a warp makes of its 16 rows of a product before they leave it. Each has
-///   Params: what it needs besides the product;
-///   begin(row, column): before the product, to load what it will need;
-///   finish(c, row, column): afterwards, c (N8, 4) as a warp's lanes hold a product;
+#include <cstdint>
+
+/// Epilogues: what a warp does with its 16 rows of a product before they leave for global memory.
+/// Each has
+///   Params: what it needs besides the product, from the host;
+///   begin(row, column): before the product, to load what finish() will need;
+///   finish(c, row, column): after it; c (N8, 4) is the warp's part of the accumulators;
 ///   end(): after the warp's last tile;
-///   kSums: whether it adds up columns.
+///   kSums: whether it sums columns. Then add_sums() follows, for the whole block.
 namespace sape2::kernels::cuda::linear {
 
-/// Two neighbours of a row vector, which may be null or end before them.
+/// Two neighbouring values of a row vector; zeros if it is null or ends before them.
 __device__ inline float2 pair_at(const Bf16* vector, int column, int width) {
   if (vector == nullptr || column >= width) return make_float2(0.0F, 0.0F);
   return unpack<Bf16>(__ldg(reinterpret_cast<const unsigned*>(vector + column)));
 }
 
-/// Calls visit(c (2, 4), column of this lane's first number there, panel, sixteen) for each
-/// sixteen columns of a panel.
+/// Calls visit(left, right, column, sixteen, n8) for each 16 columns of a panel: its two n8
+/// fragments, the column of this lane's first value, and the numbers of the 16 and of `left`.
 template <int N8, class Visit>
 __device__ void for_sixteens(float (&c)[N8][4], int panel, int column, Visit visit) {
   const int lane_column = column + panel * kPanel + threadIdx.x % 4 * 2;
@@ -72,7 +79,7 @@ struct GeluParams {
   int width;
   bool differentiates;
 };
-/// out = gelu(c + bias) and, where `derivative` is wanted, gelu'(c + bias).
+/// out = gelu(c + bias) and, if `differentiates`, derivative = gelu'(c + bias).
 template <int N8, int Slots>
 struct Gelu {
   using Params = GeluParams;
@@ -119,7 +126,8 @@ struct Gelu {
   }
 };
 
-/// Loads 16 rows of a matrix of the product's shape while the product is computed, a panel a slot.
+/// Loads 16 rows of a matrix of the product's shape while the product is computed, one panel into
+/// each slot.
 template <int N8, int Slots>
 struct Loaded {
   static_assert(Slots >= N8 / 8);
@@ -185,7 +193,7 @@ struct TimesDerivative {
       loaded.staging.send(panel, p.out, column + panel * kPanel, row);
     }
   }
-  /// Leaves the warp's sums at the beginning of its slots: (8·N8) numbers.
+  /// Leaves the warp's sums, 8·N8 values, at the beginning of its slots.
   __device__ void end() {
     loaded.staging.drain();
     auto* const to = reinterpret_cast<float*>(loaded.staging.data);
@@ -202,7 +210,7 @@ struct TimesDerivative {
       }
     }
   }
-  /// Adds the sums of the block's `warps`, whose slots lie one behind the other.
+  /// Adds the sums of the block's `warps`, whose slots follow each other.
   __device__ void add_sums(const unsigned char* slots, int warps, int place, int column) {
     for (int i = threadIdx.x; i < N8 * 8 && column + i < p.width; i += warps * 32) {
       float total = 0.0F;

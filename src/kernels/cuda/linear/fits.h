@@ -6,26 +6,27 @@
 /// Which sizes the linear layers' kernels serve, and how: known, and tested, without a GPU.
 namespace sape2::kernels::cuda::linear {
 
-inline constexpr int kChunk = 64;                          // of k at a time
-inline constexpr int kRows = 64;                           // of one product
+inline constexpr int kChunk = 64;                          // steps along the depth in one load
+inline constexpr int kRows = 64;                           // of a wgmma, and of a consumer's tile
 inline constexpr int kPanel = 64;                          // columns of a panel: 128 bytes
-inline constexpr int kWarpRows = 16;                       // of a product's 64
-inline constexpr int kSlotBytes = kWarpRows * kPanel * 2;  // in which results leave a warp
-inline constexpr int kStages = 4;                          // chunks of rows on their way
-inline constexpr int kMostChunks = 16;
+inline constexpr int kWarpRows = 16;                       // a warp's of those 64
+inline constexpr int kSlotBytes = kWarpRows * kPanel * 2;  // of what TMA stores at once
+inline constexpr int kStages = 4;                          // of the ring of chunks
+inline constexpr int kMostChunks = 16;                     // of the weights, one barrier each
 inline constexpr int kStageBytes = kRows * kChunk * 2;
 inline constexpr int kAlignment = 1024;           // of shared memory that TMA swizzles
-inline constexpr int kTileRows = 128;             // of a weight's gradient
+inline constexpr int kTileRows = 128;             // of a weight gradient's tile
 inline constexpr int kMostWeightGradients = 40;   // in one launch
-inline constexpr int kSharedMemory = 227 * 1024;  // of a block at most
+inline constexpr int kSharedMemory = 227 * 1024;  // that a block may have on sm_90
 
-// Kernels that keep `columns` columns of the second operand in shared memory.
+// Resident weights: columns of the product that a block may have.
 inline constexpr int kWide = 192, kNarrow = 128;
 inline constexpr int kConsumers = 2;  // warpgroups that take turns
-inline constexpr int kSlots = 3;      // of each of their warps
+inline constexpr int kSlots = 3;      // of each of their warps (Staging)
 inline constexpr int kBarriers = kMostChunks + 2 * kStages + kConsumers + 4 * kConsumers;
 
-constexpr int resident_bytes(int columns, int chunks) {
+/// What ResidentSmem takes; `chunks`: of the depth.
+constexpr int resident_smem_bytes(int columns, int chunks) {
   return kAlignment + chunks * columns * kChunk * 2 + kStages * kStageBytes +
          4 * kConsumers * kSlots * kSlotBytes + kBarriers * 8;
 }
@@ -34,17 +35,18 @@ constexpr int tiles_of(std::int64_t size, int tile) {
   return static_cast<int>((size + tile - 1) / tile);
 }
 
-/// Rows of whole 16 bytes are what TMA takes.
+/// TMA takes rows of a multiple of 16 bytes.
 constexpr bool is_aligned(std::int64_t width) {
   return width > 0 && width % 8 == 0;
 }
 
 constexpr bool fits(int columns, std::int64_t depth) {
   return depth <= kMostChunks * kChunk &&
-         resident_bytes(columns, tiles_of(depth, kChunk)) <= kSharedMemory;
+         resident_smem_bytes(columns, tiles_of(depth, kChunk)) <= kSharedMemory;
 }
 
-/// Whether products of `depth` numbers with `width` results a row have a kernel.
+/// Whether resident weights serve a product of this depth (values multiplied for one result) and
+/// width (results in a row).
 constexpr bool is_resident(std::int64_t depth, std::int64_t width) {
   return is_aligned(depth) && is_aligned(width) && fits(kNarrow, depth);
 }

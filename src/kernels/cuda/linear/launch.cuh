@@ -1,9 +1,15 @@
 #pragma once
 
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/host/device.h"
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/tensor_map.h"
-#include "kernels/cuda/linear/calls.h"
+#include "kernels/cuda/linear/fits.h"
+#include "kernels/cuda/linear/kernels.h"
 #include "kernels/cuda/linear/resident.cuh"
+
+#include <cstdint>
+#include <string>
 
 /// How a variant's kernel is started.
 namespace sape2::kernels::cuda::linear {
@@ -39,7 +45,7 @@ void run_resident(const Product& p,
                       sizes, epilogue};
   launch(resident_kernel<Plan, Epilogue, Params>,
          std::int64_t(sizes.blocks) * tiles_of(p.width, Plan::kColumns), {.overlapping = true},
-         Plan::kThreads, resident_bytes(Plan::kColumns, sizes.chunks), stream, params);
+         Plan::kThreads, resident_smem_bytes(Plan::kColumns, sizes.chunks), stream, params);
 }
 
 /// Calls use(Plan) with the compiled plan for `columns`.

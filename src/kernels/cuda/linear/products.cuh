@@ -1,20 +1,19 @@
 #pragma once
 
-#include "kernels/cuda/arch/wgmma.cuh"
-#include "kernels/cuda/linear/fits.h"
+#include <cstdint>
 
-/// The warpgroup's products of linear layers: 64 rows, sixteen of k, both operands bfloat16 from
-/// shared memory in panels of 64 columns swizzled over 128 bytes, either of them turned.
+/// wgmma for linear layers: 64 rows, 16 steps of the depth, both operands bfloat16 from shared
+/// memory in panels of 64 columns swizzled over 128 bytes, either of them turned.
 namespace sape2::kernels::cuda::linear {
 
-/// A panel of 64 columns of one row tile is a box of TMA: rows of 128 bytes. An operand whose rows
-/// run along k is read as it lies; a turned one has k along the rows of its panels, and its columns
-/// run through several, `panel_bytes` apart.
+/// The shared-memory descriptor of an operand in panels, which are TMA boxes with rows of 128
+/// bytes. The rows of a turned operand run across the depth; its columns fill several panels,
+/// `panel_bytes` apart.
 __device__ inline std::uint64_t descriptor(std::uint32_t address, std::uint32_t panel_bytes = 16) {
   return std::uint64_t{1u << 30 | 8 * 128 >> 4} << 32 | (panel_bytes >> 4 << 16 | address >> 4);
 }
 
-/// By how much a descriptor grows for the next sixteen of k.
+/// By how much a descriptor grows for the next 16 steps of the depth.
 template <bool Turned>
 inline constexpr int kNextSixteen = Turned ? 16 * 128 / 16 : 16 * 2 / 16;
 
@@ -92,7 +91,7 @@ __device__ void product(float (&c)[32][4], std::uint64_t a, std::uint64_t b, int
 #undef SAPE2_RESULTS_32
 #undef SAPE2_RESULTS_8
 
-/// Starts c = a · b, or with `add` c += that, of one chunk of 64 along k.
+/// Starts c = a · b, or with `add` c += a · b, over one chunk of the depth.
 template <bool TurnA, bool TurnB, int N8>
 __device__ void start_chunk(float (&c)[N8][4], std::uint64_t a, std::uint64_t b, bool add) {
 #pragma unroll

@@ -1,15 +1,21 @@
 #pragma once
 
 #include "kernels/cuda/arch/pdl.cuh"
+#include "kernels/cuda/arch/tma.cuh"
+#include "kernels/cuda/arch/wgmma.cuh"
+#include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/linear/epilogues.cuh"
+#include "kernels/cuda/linear/fits.h"
 #include "kernels/cuda/linear/products.cuh"
 
-/// Products whose second operand is short along k: a block keeps its columns of it in shared memory
-/// and walks over rows. Its consumers, warpgroups with 64 rows each, take turns: while one finishes
-/// its results, the tensor cores work for another.
+#include <cstdint>
+
+/// Products of a small depth: a block keeps its columns of the second operand, the weights, in
+/// shared memory and walks over rows. Its consumers, warpgroups with 64 rows each, take turns:
+/// while one computes its epilogue, the tensor cores work for the other.
 namespace sape2::kernels::cuda::linear {
 
-/// `Columns` of a block; `Turned`: the second operand has k along its rows.
+/// `Columns` of a block; `Turned`: the rows of the weights run across the depth.
 template <int Columns, bool Turned_>
 struct ResidentPlan {
   static constexpr int kColumns = Columns;
@@ -21,11 +27,10 @@ struct ResidentPlan {
 };
 static_assert(kAlignment == kSharedAlignment);
 
-/// Rows and columns of the product, chunks of k, and how blocks share them: `groups` groups for as
-/// many columns, `blocks` blocks each.
+/// How blocks share a product: each group of `blocks` blocks has Plan::kColumns of its columns.
 struct ResidentSizes {
   int tiles;   // of rows
-  int chunks;  // of k
+  int chunks;  // of the depth
   int blocks;  // of a group
 };
 
@@ -39,11 +44,11 @@ struct ResidentParams {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 template <class Plan>
-struct ResidentShared {
+struct ResidentSmem {
   unsigned char *weights, *stages, *slots;
   Mbarrier *weights_arrived, *full, *empty, *turn, *loaded;
 
-  __device__ ResidentShared(unsigned char* shared, int chunks) {
+  __device__ ResidentSmem(unsigned char* shared, int chunks) {
     weights = aligned_shared(shared);
     stages = weights + chunks * Plan::kWeightBytes;
     slots = stages + kStages * kStageBytes;
@@ -80,7 +85,7 @@ struct ResidentTurns {
 
 /// Loads a chunk of the block's columns of the second operand.
 template <class Plan>
-__device__ void load_weights(const CUtensorMap& weights, const ResidentShared<Plan>& shared,
+__device__ void load_weights(const CUtensorMap& weights, const ResidentSmem<Plan>& shared,
                              int chunk, int column) {
   Mbarrier* const barrier = shared.weights_arrived + chunk;
   unsigned char* const to = shared.weights + chunk * Plan::kWeightBytes;
@@ -97,7 +102,7 @@ __device__ void load_weights(const CUtensorMap& weights, const ResidentShared<Pl
 
 /// One thread loads everything that the consumers wait for.
 template <class Plan, class Params>
-__device__ void produce(const Params& p, const ResidentShared<Plan>& shared) {
+__device__ void produce(const Params& p, const ResidentSmem<Plan>& shared) {
   const ResidentTurns turns(p.sizes);
   unsigned sequence = 0;
   for (int turn = 0; turns.tile(turn, 0) < turns.tiles; ++turn) {
@@ -118,8 +123,8 @@ __device__ void produce(const Params& p, const ResidentShared<Plan>& shared) {
   }
 }
 
-/// Consumers come to the ring in the order of their chunks: a barrier tells neighbouring rounds
-/// apart, no more, and who asked earlier would take an old round for his.
+/// Lets consumers wait for the ring's barriers in the order of their chunks. A barrier's phase is
+/// one bit, so a consumer that waited earlier could mistake an old round for its own.
 struct RingOrder {
   Mbarrier* turns;
   int consumer;
@@ -131,9 +136,9 @@ struct RingOrder {
   __device__ void pass_on() const { mbarrier_arrive(turns + (consumer + 1) % kConsumers); }
 };
 
-/// A warpgroup's tiles. `chunks` of each come as number `sequence` … of all that are loaded.
+/// A consumer's tiles. Chunks of rows are numbered (`sequence`) in the order they are loaded in.
 template <class Plan, template <int, int> class Epilogue, class Params>
-__device__ void consume(const Params& p, const ResidentShared<Plan>& shared, int consumer) {
+__device__ void consume(const Params& p, const ResidentSmem<Plan>& shared, int consumer) {
   constexpr int kN8 = Plan::kColumns / 8;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const ResidentTurns turns(p.sizes);
@@ -178,13 +183,13 @@ __device__ void consume(const Params& p, const ResidentShared<Plan>& shared, int
 
 #endif
 
-/// A block has Plan::kColumns columns of the product and every blocks-th turn's rows.
+/// Which tiles a block has: ResidentTurns.
 template <class Plan, template <int, int> class Epilogue, class Params>
 __global__ void __launch_bounds__(Plan::kThreads, 1)
     resident_kernel(const __grid_constant__ Params p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char memory[];
-  const ResidentShared<Plan> shared(memory, p.sizes.chunks);
+  const ResidentSmem<Plan> shared(memory, p.sizes.chunks);
   if (threadIdx.x == 0) {
     prefetch_tensormaps(p.rows, p.weights);
     shared.init_barriers();

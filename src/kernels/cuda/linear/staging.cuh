@@ -1,15 +1,19 @@
 #pragma once
 
 #include "kernels/cuda/arch/ldmatrix.cuh"
+#include "kernels/cuda/arch/mma.cuh"
 #include "kernels/cuda/arch/tma.cuh"
-#include "kernels/cuda/arch/wgmma.cuh"
+#include "kernels/cuda/common/element.cuh"
+#include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/linear/fits.h"
+
+#include <cstdint>
 
 /// How results leave a warp: 16 rows by 64 columns at a time, through shared memory and TMA.
 namespace sape2::kernels::cuda::linear {
 
-/// 16 rows × 64 columns, swizzled as TMA has them. A place holds two chunks of eight columns, as a
-/// warp's lanes hold them after a product.
+/// 16 rows × 64 columns, swizzled as TMA expects. place() is this lane's row address for ldmatrix
+/// and stmatrix of 16 columns, which the warp's lanes hold as after a wgmma.
 struct Slot {
   std::uint32_t address;
 
@@ -35,7 +39,7 @@ struct Staging {
 
   __device__ Slot slot(int index) const { return {shared_address(data) + index * kSlotBytes}; }
 
-  /// The next slots, `Together` at once, when TMA has read what they held; gives the first.
+  /// The next `Together` slots, once TMA has read what they held; gives the first one's index.
   template <int Together>
   __device__ int take() {
     static_assert(Together <= Slots);

@@ -1,8 +1,14 @@
 #pragma once
 
 #include "kernels/cuda/arch/pdl.cuh"
+#include "kernels/cuda/arch/tma.cuh"
+#include "kernels/cuda/arch/wgmma.cuh"
+#include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/linear/epilogues.cuh"
+#include "kernels/cuda/linear/fits.h"
 #include "kernels/cuda/linear/products.cuh"
+
+#include <cstdint>
 
 /// Products dyᵀ · x of several layers at once, long along their rows: both operands pass through
 /// shared memory, chunk by chunk. Two consumers, warpgroups with 64 rows each, share a tile of 128.
@@ -46,11 +52,11 @@ struct GradientTile {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 template <class Plan>
-struct GradientShared {
+struct GradientSmem {
   unsigned char *stages, *slots;
   Mbarrier *full, *empty;
 
-  __device__ explicit GradientShared(unsigned char* shared) {
+  __device__ explicit GradientSmem(unsigned char* shared) {
     stages = aligned_shared(shared);
     slots = stages + Plan::kStages * Plan::kStageBytes;
     full = reinterpret_cast<Mbarrier*>(slots + Plan::kWarps * Plan::kSlots * kSlotBytes);
@@ -64,7 +70,7 @@ struct GradientShared {
   }
 };
 
-/// A chunk of a tile's operands: panels of 64 columns of dy, then of x.
+/// Loads a chunk of a tile's operands: panels of 64 columns of dy, then of x.
 template <class Plan>
 __device__ void load_gradient_chunk(unsigned char* to, const GradientJob& job,
                                     const GradientTile& tile, int chunk, Mbarrier* full) {
@@ -81,7 +87,7 @@ __device__ void load_gradient_chunk(unsigned char* to, const GradientJob& job,
 }
 
 template <class Plan>
-__device__ void load_gradients(const GradientParams& p, const GradientShared<Plan>& shared) {
+__device__ void load_gradients(const GradientParams& p, const GradientSmem<Plan>& shared) {
   unsigned sequence = 0;
   for (int number = blockIdx.x; number < p.tiles; number += gridDim.x) {
     const auto tile = GradientTile::of<Plan>(p, number);
@@ -97,7 +103,7 @@ __device__ void load_gradients(const GradientParams& p, const GradientShared<Pla
 }
 
 template <class Plan>
-__device__ void multiply_gradients(const GradientParams& p, const GradientShared<Plan>& shared) {
+__device__ void multiply_gradients(const GradientParams& p, const GradientSmem<Plan>& shared) {
   constexpr int kN8 = Plan::kColumns / 8;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const std::uint64_t dy =
@@ -137,7 +143,7 @@ __global__ void __launch_bounds__(Plan::kThreads, 1)
     weight_gradients_kernel(const __grid_constant__ GradientParams p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char memory[];
-  const GradientShared<Plan> shared(memory);
+  const GradientSmem<Plan> shared(memory);
   if (threadIdx.x == 0) {
     shared.init_barriers();
     fence_barrier_init();

@@ -7,7 +7,7 @@
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/host/params.h"
 
-/// The direct form, b_in = x_i[column of n] + y_i[row of n], in the streaming kernels. Tiles of
+/// The direct form, b_in = x_i[column of n] + y_i[row of n], in attention_sm90. Tiles of
 /// keys are whole grid rows padded to eights (KeyTiling), so eight neighbouring keys are eight
 /// neighbouring entries of x. A product with a diagonal of 8×8 takes a n8 fragment of x, two
 /// numbers a register, to where the scores are gathered: one instruction for four numbers a lane.

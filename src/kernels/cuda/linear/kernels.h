@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-/// Linear layers' kernels as host code calls them, before anything is chosen.
+/// Linear layers' kernels as the entry points (call.cu) start them, which choose the columns.
 namespace sape2::kernels::cuda::linear {
 
 /// out (rows, width) = a (rows, depth) · b, b (width, depth) or, turned, (depth, width).
@@ -18,11 +18,11 @@ struct Product {
   const void* b;
 };
 
-/// Products that is_resident, with `columns`, kWide or kNarrow, of b in shared memory. The first
-/// takes b as it lies, the second turned.
+/// Products that is_resident() serves, with kWide or kNarrow `columns` of b in shared memory. gelu
+/// takes b (width, depth), times_derivative takes it turned.
 void gelu(int columns, const Product& product, const void* bias, void* out, void* derivative,
           cudaStream_t stream);
-/// Gives the number of rows of partial sums of the columns that it leaves.
+/// Leaves partial sums of the columns in `partials`, and gives the number of their rows.
 int times_derivative(int columns, const Product& product, const void* derivative, void* out,
                      float* partials, cudaStream_t stream);
 
