@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 namespace sape2::kernels::cuda::linear {
 namespace {
@@ -69,6 +71,75 @@ TEST(LinearFits, ChoosesColumnsByRows) {
   EXPECT_EQ(columns(8192, 192, 512), kNarrow);
   EXPECT_EQ(columns(8192, 192, 128), kNarrow);
   EXPECT_EQ(columns(8192, 512, 1536), kNarrow);
+}
+
+// What the resident kernel relies on, for sizes of all kinds, on small GPUs and large ones.
+TEST(LinearFits, GivesEachTileToOneConsumerAndNoBlockNothing) {
+  for (const int multiprocessors : {1, 7, 78, 114, 132, 144}) {
+    for (const std::int64_t rows : {1, 63, 64, 65, 128, 129, 191, 192, 193, 4096, 8190, 65600}) {
+      for (const std::int64_t width : {8, 128, 136, 192, 200, 384, 1536, 1544, 40000}) {
+        for (const int columns : {kWide, kNarrow}) {
+          const int blocks = resident_blocks(columns, rows, width, multiprocessors);
+          const int tiles = tiles_of(rows, kRows), step = blocks * kConsumers;
+          // A block's first consumer always has work: with it come the columns of the weight.
+          ASSERT_GE(blocks, 1);
+          EXPECT_LT((blocks - 1) * kConsumers, tiles);
+          // One block a multiprocessor, where there are as many groups of columns.
+          const int groups = tiles_of(width, columns);
+          EXPECT_TRUE(blocks == 1 || blocks * groups <= multiprocessors);
+          // Rows of partial sums, for which column_sums_workspace has 264.
+          EXPECT_LE(blocks, 264);
+          std::vector<int> taken(tiles);
+          for (int member = 0; member < blocks; ++member)
+            for (int consumer = 0; consumer < kConsumers; ++consumer)
+              for (int tile = member * kConsumers + consumer; tile < tiles; tile += step)
+                ++taken[tile];
+          EXPECT_EQ(std::count(taken.begin(), taken.end(), 1), tiles);
+          const int turns = tiles_of(tiles, step);
+          EXPECT_EQ(resident_time(columns, rows, width, multiprocessors), turns * columns);
+        }
+      }
+    }
+  }
+}
+
+TEST(LinearFits, TakesTheFasterColumnsThatFit) {
+  for (std::int64_t depth = 8; depth <= 576; depth += 56) {
+    for (std::int64_t rows = 1; rows <= 70000; rows = rows * 3 + 5) {
+      for (std::int64_t width = 8; width <= 4096; width += 136) {
+        const auto time = [&](int columns) {
+          return resident_time(columns, rows, width, kMultiprocessors);
+        };
+        const int chosen = resident_columns(rows, depth, width, kMultiprocessors);
+        ASSERT_TRUE(chosen == kWide || chosen == kNarrow);
+        EXPECT_TRUE(fits(chosen, depth));
+        const int other = chosen == kWide ? kNarrow : kWide;
+        if (fits(other, depth)) EXPECT_LE(time(chosen), time(other));
+      }
+    }
+  }
+}
+
+TEST(LinearFits, CountsRowsByInt) {
+  EXPECT_FALSE(can_count(0));
+  EXPECT_FALSE(can_count(-64));
+  EXPECT_TRUE(can_count(1));
+  EXPECT_TRUE(can_count((std::int64_t{1} << 31) - 256));
+  EXPECT_FALSE(can_count((std::int64_t{1} << 31) - 1));
+  EXPECT_FALSE(can_count(std::int64_t{1} << 32));
+}
+
+TEST(LinearFits, CoversEveryGradient) {
+  for (std::int64_t outputs = 128; outputs <= 3100; outputs += 232) {
+    for (std::int64_t inputs = 128; inputs <= 3100; inputs += 200) {
+      for (const int columns : {192, 256}) {
+        const std::int64_t tiles = gradient_tiles(outputs, inputs, columns);
+        EXPECT_GE(tiles * kTileRows * columns, outputs * inputs);
+        EXPECT_LT((tiles_of(outputs, kTileRows) - 1) * kTileRows, outputs);
+        EXPECT_LT((tiles_of(inputs, columns) - 1) * columns, inputs);
+      }
+    }
+  }
 }
 
 TEST(LinearFits, CountsTilesOfGradients) {

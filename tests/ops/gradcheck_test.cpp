@@ -3,9 +3,13 @@
 
 #include "sape2/ops/ops.h"
 
+#include "ops/operators/autograd.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <optional>
 
 namespace sape2::testing {
 namespace {
@@ -117,6 +121,29 @@ TEST(Gradcheck, PlainCopeAndRotary) {
       gradient_mismatch([](const auto& x) { return ops::rope2d_mixed(x[0], x[1], x[2], kGrid); },
                         {tokens(), random({kHeads, 2}), random({kHeads, 2})}),
       "");
+}
+
+/// Twice x, once differentiable; not all that goes in and comes out of its backward is defined.
+struct Doubles : torch::autograd::Function<Doubles> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const std::optional<at::Tensor>&) {
+    context->save_for_backward({x, at::Tensor()});
+    return 2 * x;
+  }
+  static ops::Tensors backward(torch::autograd::AutogradContext* context,
+                               const ops::Tensors& grads) {
+    return ops::once_only(context->get_saved_variables(), grads, [&]() -> ops::Tensors {
+      return {2 * grads[0], at::Tensor()};
+    });
+  }
+};
+
+TEST(Gradcheck, OnceOnlyTakesAndGivesUndefinedTensors) {
+  const at::Tensor x = at::rand({4}).requires_grad_();
+  const at::Tensor out = Doubles::apply(x, std::optional<at::Tensor>());
+  const at::Tensor first = torch::autograd::grad({out.square().sum()}, {x}, {}, true, true)[0];
+  EXPECT_TRUE(at::allclose(first, 8 * x));
+  EXPECT_THROW(first.sum().backward(), c10::Error);
 }
 
 TEST(Gradcheck, ASecondBackwardIsRefusedWithASentence) {

@@ -5,8 +5,10 @@
 #include "support/gpu.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
 #include <optional>
@@ -181,6 +183,92 @@ TEST(GradientsBeside, AreThoseOfTheBackwardPass) {
       const Tensor error = (beside[i].to(at::kDouble) - alone[i].to(at::kDouble)).norm();
       EXPECT_LE(error.item<double>(), 1e-2 * alone[i].to(at::kDouble).norm().item<double>());
     }
+  }
+}
+
+void expect_close(const Tensors& given, const Tensors& wanted) {
+  ASSERT_EQ(given.size(), wanted.size());
+  for (std::size_t i = 0; i < given.size(); ++i)
+    EXPECT_LE((given[i] - wanted[i]).norm().item<double>(), 1e-4 * wanted[i].norm().item<double>())
+        << "gradient " << i;
+}
+
+/// Gradients of `leaves` of a loss, the work beside long after that of the backward pass.
+Tensors gradients_late(const std::function<Tensor(const Tensors&)>& loss, const Tensors& values,
+                       bool beside) {
+  const auto device = values.front().device();
+  const auto stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device);
+  Tensors leaves;
+  for (const Tensor& value : values) leaves.push_back(value.clone().requires_grad_());
+  std::optional<GradientsBeside> gradients;
+  if (beside) gradients.emplace(stream);
+  const Tensor made = loss(leaves);
+  {
+    const c10::StreamGuard on(stream);
+    Tensor busy = at::ones({4096, 4096}, at::device(device).dtype(at::kFloat));
+    for (int i = 0; i < 20; ++i) busy = at::mm(busy, busy).clamp_max_(1);
+  }
+  made.backward();
+  if (gradients) gradients->join();
+  Tensors result;
+  for (const Tensor& leaf : leaves) result.push_back(leaf.grad());
+  return result;
+}
+
+// The residual stream and the branch of a block have the same gradient, and LibTorch adds to it
+// what comes back through the norm before the branch.
+TEST(GradientsBeside, ReadGradientsThatAreAddedTo) {
+  SAPE2_NEEDS_GPU();
+  const auto on = at::device(at::kCUDA).dtype(at::kFloat);
+  const auto loss = [](const Tensors& in) {
+    const Tensor tokens = in[0] * 1;
+    const Tensor normed = add_and_norm(tokens, {}, in[3], in[4], 1e-6).second;
+    const Branch branch{linear(normed, in[1], in[2]), {}, {}};
+    const auto [sum, again] = add_and_norm(tokens, branch, in[3], in[4], 1e-6);
+    return (sum * sum * again).sum();
+  };
+  const Tensors values{numbers({16, 64, 192}, 1).to(on), numbers({192, 192}, 2, 0.1).to(on),
+                       numbers({192}, 3).to(on), (numbers({192}, 4) + 1).to(on),
+                       numbers({192}, 5).to(on)};
+  expect_close(gradients_late(loss, values, true), gradients_late(loss, values, false));
+}
+
+// A weight that was computed, or has another type or other strides than its gradient: autograd
+// reads the gradient as soon as it gets it.
+TEST(GradientsBeside, DoNotWaitWhereAutogradReadsThem) {
+  SAPE2_NEEDS_GPU();
+  const auto on = at::device(at::kCUDA).dtype(at::kFloat);
+  const auto loss = [](const Tensors& in) {
+    Tensor tokens = linear(in[0], in[1] * 2, in[2] + 1);
+    tokens = linear_branch(tokens, in[3], {}).value;
+    return (tokens * tokens).sum();
+  };
+  const Tensors values{numbers({16, 64, 192}, 1).to(on), numbers({192, 192}, 2, 0.1).to(on),
+                       numbers({192}, 3).to(on), numbers({192, 192}, 4, 0.1).to(on).t()};
+  expect_close(gradients_late(loss, values, true), gradients_late(loss, values, false));
+}
+
+TEST(TrainingFunctions, RefuseASecondBackward) {
+  SAPE2_NEEDS_GPU();
+  const auto on = at::device(at::kCUDA).dtype(at::kBFloat16);
+  const Tensor weight = numbers({64, 64}, 2, 0.1).to(on).requires_grad_();
+  const Tensor bias = numbers({64}, 3).to(on).requires_grad_();
+  const std::function<Tensor(const Tensor&)> functions[] = {
+      [&](const Tensor& x) { return linear(x, weight, bias); },
+      [&](const Tensor& x) {
+        return mlp(x, {weight, bias, weight, bias}).value;
+      },
+      [&](const Tensor& x) {
+        return gelu({x, bias, {}});
+      },
+      [&](const Tensor& x) {
+        return add_and_norm(x, {x, bias, {}}, bias, bias, 1e-6).second;
+      }};
+  for (const auto& function : functions) {
+    const Tensor x = numbers({64, 65, 64}, 1).to(on).requires_grad_();
+    const Tensor out = function(x).square().sum();
+    const Tensor first = torch::autograd::grad({out}, {x}, {}, true, /*create_graph=*/true)[0];
+    EXPECT_THROW(first.square().sum().backward(), c10::Error);
   }
 }
 

@@ -41,8 +41,9 @@ class GradientQueue;
 /// While it lives, linear layers that run on this thread compute the gradients of their weights and
 /// biases on a stream beside the backward pass, where the fused kernels serve them: alone they fill
 /// a GPU badly, so those of several layers are also computed together. join(), after a backward
-/// pass or within it, makes the current stream wait for them; before it they must not be used, and
-/// each of these layers runs once in a pass.
+/// pass or within it, makes the current stream wait for them, which must be the one that the pass
+/// ran on; before it they must not be used, not even by a hook of a parameter, and each of these
+/// layers runs once in a pass. A backward pass after its life computes them on the spot.
 class GradientsBeside {
  public:
   explicit GradientsBeside(const c10::Stream& stream);

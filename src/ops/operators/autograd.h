@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,24 +34,31 @@ class RefuseSecondBackward : public torch::autograd::Function<RefuseSecondBackwa
   static Tensors backward(torch::autograd::AutogradContext*, const Tensors&) {
     TORCH_CHECK(
         false,
-        "sape2: the attention operators can be differentiated once, and a second backward was "
-        "asked for; leave out create_graph=True, or compute the second derivative from the "
-        "operators' formulas");
+        "sape2: this operator can be differentiated once, and a second backward was asked for; "
+        "leave out create_graph=True, or compute the second derivative from the operator's "
+        "formula");
   }
 };
 
-/// What `compute` gives, as gradients that cannot be differentiated again.
+/// What `compute` gives, as gradients that cannot be differentiated again. Any of the tensors may
+/// be undefined.
 template <class Compute>
 Tensors once_only(const Tensors& saved, const Tensors& grads, Compute compute) {
   if (!at::GradMode::is_enabled()) return compute();
-  Tensors gradients;
+  Tensors gradients, sources, refusing;
   {
     at::AutoGradMode off(false);
     gradients = compute();
   }
-  Tensors sources = saved;
-  sources.insert(sources.end(), grads.begin(), grads.end());
-  return RefuseSecondBackward::apply(TensorList(sources), gradients);
+  const auto is_defined = [](const Tensor& tensor) { return tensor.defined(); };
+  std::ranges::copy_if(saved, std::back_inserter(sources), is_defined);
+  std::ranges::copy_if(grads, std::back_inserter(sources), is_defined);
+  std::ranges::copy_if(gradients, std::back_inserter(refusing), is_defined);
+  refusing = RefuseSecondBackward::apply(TensorList(sources), refusing);
+  std::size_t next = 0;
+  for (Tensor& gradient : gradients)
+    if (gradient.defined()) gradient = refusing[next++];
+  return gradients;
 }
 
 /// A node in the kind of pointer that this LibTorch counts nodes by.

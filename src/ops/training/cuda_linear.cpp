@@ -39,7 +39,7 @@ std::vector<cuda::WeightGradient> kernel_gradients(const std::vector<WeightGradi
                                 .inputs = g.x.size(1),
                                 .dy = data(g.dy),
                                 .x = data(g.x),
-                                .out = g.out.mutable_data()};
+                                .out = g.out.data_ptr().get()};
   });
   return all;
 }
@@ -57,7 +57,7 @@ bool linear_serves(const Tensor& x, int64_t depth, int64_t width) {
 Activated linear_gelu(const Tensor& given, const Tensor& given_weight, const Tensor& bias,
                       bool differentiates) {
   const c10::cuda::CUDAGuard guard(given.device());
-  const Tensor x = plain(given), weight = plain(given_weight), b = bias.contiguous();
+  const Tensor x = plain(given), weight = plain(given_weight), b = plain(bias);
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(0);
   Activated to{at::empty(sizes, x.options()),

@@ -36,10 +36,15 @@ auto beside(const c10::Stream& stream, const Work& work) {
 
 }  // namespace
 
-Tensor GradientQueue::weight_gradient(const Tensor& dy, const Tensor& x, bool may_wait) {
-  if (!may_wait || !fused::weight_gradient_serves(dy, x)) {
-    dy.record_stream(stream_);
-    x.record_stream(stream_);
+bool takes_over(const Tensor& parameter, at::ScalarType type) {
+  return parameter.is_leaf() && !parameter.grad().defined() && parameter.scalar_type() == type &&
+         parameter.is_contiguous();
+}
+
+Tensor GradientQueue::weight_gradient(const Tensor& dy, const Tensor& x) {
+  if (!fused::weight_gradient_serves(dy, x)) {
+    keep(dy);
+    keep(x);
     return beside(stream_, [&] { return at::mm(dy.t(), x); });
   }
   // Where work is being recorded, so must the stream be before it gets memory of the recording's.
@@ -53,7 +58,7 @@ Tensor GradientQueue::weight_gradient(const Tensor& dy, const Tensor& x, bool ma
 }
 
 Tensor GradientQueue::bias_gradient(const Tensor& dy) {
-  dy.record_stream(stream_);
+  keep(dy);
   return beside(stream_, [&] { return fused::column_sums(dy); });
 }
 
@@ -61,15 +66,18 @@ void GradientQueue::flush() {
   if (waiting_.empty()) return;
   const auto gradients = std::exchange(waiting_, {});
   for (const fused::WeightGradient& gradient : gradients) {
-    gradient.dy.record_stream(stream_);
-    gradient.x.record_stream(stream_);
+    keep(gradient.dy);
+    keep(gradient.x);
   }
   beside(stream_, [&] { fused::weight_gradients(gradients); });
 }
 
 void GradientQueue::join() {
   flush();
+  // A stream that is being recorded cannot wait for one that has no part in that.
+  if (read_.empty()) return;
   make_wait(current_stream(stream_.device()), stream_);
+  read_.clear();
 }
 
 std::shared_ptr<GradientQueue> current_gradient_queue() {

@@ -1,5 +1,6 @@
 #include "sape2/ops/training.h"
 
+#include "ops/operators/autograd.h"
 #include "ops/training/gradient_queue.h"
 #include "ops/training/kernels.h"
 
@@ -18,58 +19,67 @@ Tensor as_matrix(const Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
 
-/// The queue that was there in the forward pass: backward passes run on threads of LibTorch's.
+/// The queue that was there in the forward pass: backward passes run on threads of LibTorch's. Not
+/// longer than its GradientsBeside: afterwards nobody could join it.
 struct KeptQueue : torch::CustomClassHolder {
-  explicit KeptQueue(std::shared_ptr<GradientQueue> kept) : queue(std::move(kept)) {}
-  std::shared_ptr<GradientQueue> queue;
+  explicit KeptQueue(const std::shared_ptr<GradientQueue>& kept) : queue(kept) {}
+  std::weak_ptr<GradientQueue> queue;
 };
 
 void keep_queue(Context* context) {
-  if (auto queue = current_gradient_queue())
-    context->saved_data["queue"] =
-        c10::IValue::make_capsule(c10::make_intrusive<KeptQueue>(std::move(queue)));
+  if (const auto queue = current_gradient_queue())
+    context->saved_data["queue"] = c10::IValue::make_capsule(c10::make_intrusive<KeptQueue>(queue));
 }
 
-/// Null where gradients are computed on the spot: there was no queue, or they are to be added to
-/// earlier ones.
-GradientQueue* queue_for(Context* context, const Tensor& weight) {
-  const auto kept = context->saved_data.find("queue");
-  if (kept == context->saved_data.end() || c10::GradMode::is_enabled()) return nullptr;
-  if (weight.is_leaf() && weight.grad().defined()) return nullptr;
-  return static_cast<KeptQueue*>(kept->second.toCapsule().get())->queue.get();
-}
+/// The gradients of a layer's parameters: through the queue where there still is one, and where
+/// nobody reads them before they are there; otherwise computed on the spot.
+class ParameterGradients {
+ public:
+  explicit ParameterGradients(Context* context) {
+    const auto kept = context->saved_data.find("queue");
+    // With create_graph=True autograd copies every gradient.
+    if (kept == context->saved_data.end() || c10::GradMode::is_enabled()) return;
+    queue_ = static_cast<KeptQueue*>(kept->second.toCapsule().get())->queue.lock();
+  }
+  Tensor of_weight(const Tensor& weight, const Tensor& dy, const Tensor& x) const {
+    return may_wait(weight, dy) ? queue_->weight_gradient(dy, x) : at::mm(dy.t(), x);
+  }
+  Tensor of_bias(const Tensor& bias, const Tensor& dy) const {
+    return may_wait(bias, dy) ? queue_->bias_gradient(dy) : fused::column_sums(dy);
+  }
 
-Tensor weight_gradient(Context* context, const Tensor& dy, const Tensor& x, const Tensor& weight) {
-  GradientQueue* const queue = queue_for(context, weight);
-  // What the weight was computed from may want to read the gradient.
-  return queue == nullptr ? at::mm(dy.t(), x) : queue->weight_gradient(dy, x, weight.is_leaf());
-}
+ private:
+  bool may_wait(const Tensor& parameter, const Tensor& dy) const {
+    return queue_ != nullptr && queue_->device() == dy.device() &&
+           takes_over(parameter, dy.scalar_type());
+  }
 
-Tensor bias_gradient(Context* context, const Tensor& dy, const Tensor& weight) {
-  GradientQueue* const queue = queue_for(context, weight);
-  return queue == nullptr ? fused::column_sums(dy) : queue->bias_gradient(dy);
-}
+  std::shared_ptr<GradientQueue> queue_;
+};
 
 /// A linear layer whose bias's gradient is one pass over the output's.
 struct Linear : torch::autograd::Function<Linear> {
   /// Takes weight and, where it is to be added here, bias.
   static Tensor forward(Context* context, const Tensor& x, at::TensorList parameters) {
-    context->save_for_backward({x, parameters[0]});
+    Tensors saved{x};
+    saved.insert(saved.end(), parameters.begin(), parameters.end());
+    context->save_for_backward(saved);
     context->saved_data["wants_x"] = x.requires_grad();
-    context->saved_data["wants_bias"] = parameters.size() == 2;
     keep_queue(context);
     return parameters.size() == 2 ? at::linear(x, parameters[0], parameters[1])
                                   : at::linear(x, parameters[0]);
   }
   static Tensors backward(Context* context, const Tensors& grads) {
     const auto saved = context->get_saved_variables();
-    const Tensor dy = as_matrix(grads[0]), x = as_matrix(saved[0]);
-    Tensors result{Tensor(), weight_gradient(context, dy, x, saved[1])};
-    if (context->saved_data["wants_bias"].toBool())
-      result.push_back(bias_gradient(context, dy, saved[1]));
-    if (context->saved_data["wants_x"].toBool())
-      result[0] = at::mm(dy, saved[1]).view(saved[0].sizes());
-    return result;
+    const ParameterGradients gradients(context);
+    return once_only(saved, grads, [&] {
+      const Tensor dy = as_matrix(grads[0]), x = as_matrix(saved[0]);
+      Tensors result{Tensor(), gradients.of_weight(saved[1], dy, x)};
+      if (saved.size() == 3) result.push_back(gradients.of_bias(saved[2], dy));
+      if (context->saved_data["wants_x"].toBool())
+        result[0] = at::mm(dy, saved[1]).view(saved[0].sizes());
+      return result;
+    });
   }
 };
 
@@ -87,14 +97,17 @@ struct Mlp : torch::autograd::Function<Mlp> {
   }
   static Tensors backward(Context* context, const Tensors& grads) {
     const auto saved = context->get_saved_variables();
-    const Tensor &x = saved[0], &first = saved[1], &second = saved[2];
-    const Tensor dy = as_matrix(grads[0]);
-    const Tensor dsecond = weight_gradient(context, dy, as_matrix(saved[3]), second);
-    const auto [dhidden, dbias] = fused::linear_gelu_backward(dy, second, as_matrix(saved[4]));
-    const Tensor dfirst = weight_gradient(context, dhidden, as_matrix(x), first);
-    Tensor dx;
-    if (context->saved_data["wants_x"].toBool()) dx = at::mm(dhidden, first).view(x.sizes());
-    return {dx, dfirst, dbias, dsecond, Tensor()};
+    const ParameterGradients gradients(context);
+    return once_only(saved, grads, [&]() -> Tensors {
+      const Tensor &x = saved[0], &first = saved[1], &second = saved[2];
+      const Tensor dy = as_matrix(grads[0]);
+      const Tensor dsecond = gradients.of_weight(second, dy, as_matrix(saved[3]));
+      const auto [dhidden, dbias] = fused::linear_gelu_backward(dy, second, as_matrix(saved[4]));
+      const Tensor dfirst = gradients.of_weight(first, dhidden, as_matrix(x));
+      Tensor dx;
+      if (context->saved_data["wants_x"].toBool()) dx = at::mm(dhidden, first).view(x.sizes());
+      return {dx, dfirst, dbias, dsecond, Tensor()};
+    });
   }
 };
 
@@ -102,13 +115,17 @@ bool fused_linear(const Tensor& x, const Tensor& weight) {
   return fused_training(x) && weight.size(0) % 4 == 0;
 }
 
+/// What does not fit together is left to LibTorch's operators, which say so.
 bool fused_mlp(const Tensor& x, const MlpWeights& w) {
-  const auto same_type = [&](const Tensor& tensor) {
-    return tensor.scalar_type() == x.scalar_type();
+  const auto fits = [&](const Tensor& tensor, at::IntArrayRef sizes) {
+    return tensor.defined() && tensor.scalar_type() == x.scalar_type() &&
+           tensor.device() == x.device() && tensor.sizes() == sizes;
   };
-  return fused_training(x) && same_type(w.first) && same_type(w.first_bias) &&
-         same_type(w.second) && fused::linear_serves(x, w.first.size(1), w.first.size(0)) &&
-         fused::linear_serves(x, w.second.size(0), w.first.size(0));
+  if (!fused_training(x) || w.first.dim() != 2 || w.second.dim() != 2) return false;
+  const int64_t inputs = x.size(-1), hidden = w.first.size(0), outputs = w.second.size(0);
+  return fits(w.first, {hidden, inputs}) && fits(w.first_bias, {hidden}) &&
+         fits(w.second, {outputs, hidden}) && fused::linear_serves(x, inputs, hidden) &&
+         fused::linear_serves(x, outputs, hidden);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "sape2/kernels/cuda_training.h"
 
+#include "ops/operators/autograd.h"
 #include "ops/packed_heads.h"
 #include "ops/reference_guard.h"
 #include "ops/training/gather.h"
@@ -61,8 +62,10 @@ struct Gelu : torch::autograd::Function<Gelu> {
   }
   static Tensors backward(Context* context, const Tensors& grads) {
     const auto saved = context->get_saved_variables();
-    const auto [dx, dbias] = fused::gelu_backward(saved[0], saved[1], grads[0]);
-    return of_given({dx, dbias}, context->saved_data["places"].toInt(), 1);
+    return once_only(saved, grads, [&] {
+      const auto [dx, dbias] = fused::gelu_backward(saved[0], saved[1], grads[0]);
+      return of_given({dx, dbias}, context->saved_data["places"].toInt(), 1);
+    });
   }
 };
 
@@ -82,17 +85,19 @@ struct AddAndNorm : torch::autograd::Function<AddAndNorm> {
   }
   static Tensors backward(Context* context, const Tensors& grads) {
     const auto saved = context->get_saved_variables();
-    const Tensor& sum = saved[0];
-    const Tensor dsum = grads.size() == 2 ? grads[0] : Tensor();
-    const Tensor dnormed = grads.back().defined() ? grads.back() : at::zeros_like(sum);
-    const auto d = fused::add_and_norm_backward({sum,
-                                                 {Tensor(), saved[1], saved[2]},
-                                                 saved[3],
-                                                 saved[4],
-                                                 context->saved_data["epsilon"].toDouble()},
-                                                sum, saved[5], dsum, dnormed);
-    return of_given({d.x, d.branch, d.branch_bias, Tensor(), d.weight, d.bias},
-                    context->saved_data["places"].toInt(), 2);
+    return once_only(saved, grads, [&] {
+      const Tensor& sum = saved[0];
+      const Tensor dsum = grads.size() == 2 ? grads[0] : Tensor();
+      const Tensor dnormed = grads.back().defined() ? grads.back() : at::zeros_like(sum);
+      const auto d = fused::add_and_norm_backward({sum,
+                                                   {Tensor(), saved[1], saved[2]},
+                                                   saved[3],
+                                                   saved[4],
+                                                   context->saved_data["epsilon"].toDouble()},
+                                                  sum, saved[5], dsum, dnormed);
+      return of_given({d.x, d.branch, d.branch_bias, Tensor(), d.weight, d.bias},
+                      context->saved_data["places"].toInt(), 2);
+    });
   }
 };
 

@@ -154,6 +154,11 @@ TEST_F(LinearKernels, RefuseWhatTheyDoNotServe) {
   EXPECT_FALSE(cuda::linear_serves(4096, 1024));
   EXPECT_FALSE(cuda::linear_serves(100, 64));
   EXPECT_THROW(cuda::linear_gelu({.rows = 1, .inputs = 4096, .outputs = 64}, nullptr), Error);
+  EXPECT_THROW(cuda::linear_gelu({.rows = 0, .inputs = 64, .outputs = 64}, nullptr), Error);
+  EXPECT_THROW(cuda::linear_gelu_backward({.rows = 0, .inputs = 64, .outputs = 64}, nullptr),
+               Error);
+  const cuda::WeightGradient unaligned{.rows = 64, .outputs = 100, .inputs = 64};
+  EXPECT_THROW(cuda::weight_gradients(&unaligned, 1, nullptr), Error);
   EXPECT_FALSE(cuda::weight_gradient_serves(64, 384, 384));
   EXPECT_TRUE(cuda::weight_gradient_serves(8192, 384, 1536));
 }

@@ -33,10 +33,16 @@ int columns_for(const linear::Product& p) {
   return linear::resident_columns(p.rows, p.depth, p.width, multiprocessors());
 }
 
+bool has_gradient_kernel(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+  return linear::can_count(rows) && linear::is_aligned(outputs) && linear::is_aligned(inputs) &&
+         is_sm90a();
+}
+
 void refuse_unless(bool served, const char* what, std::int64_t rows, std::int64_t width) {
   if (!served)
     throw Error(std::string(what) + ": no kernel of this device serves a matrix of " +
-                std::to_string(rows) + " × " + std::to_string(width) + "; ask linear_serves first");
+                std::to_string(rows) + " × " + std::to_string(width) +
+                "; ask first whether it is served");
 }
 
 }  // namespace
@@ -46,7 +52,8 @@ bool linear_serves(std::int64_t depth, std::int64_t width) {
 }
 
 void linear_gelu(const LinearGelu& p, void* stream) {
-  refuse_unless(linear_serves(p.inputs, p.outputs), "linear_gelu", p.rows, p.outputs);
+  refuse_unless(linear::can_count(p.rows) && linear_serves(p.inputs, p.outputs), "linear_gelu",
+                p.rows, p.outputs);
   const linear::Product product{p.rows, p.outputs, p.inputs, p.x, p.weight};
   linear::gelu(columns_for(product), product, p.bias, p.out, p.derivative,
                static_cast<cudaStream_t>(stream));
@@ -55,7 +62,8 @@ void linear_gelu(const LinearGelu& p, void* stream) {
 void linear_gelu_backward(const LinearGeluGradient& p, void* stream) {
   const auto on = static_cast<cudaStream_t>(stream);
   auto* const partials = static_cast<float*>(p.workspace);
-  refuse_unless(linear_serves(p.outputs, p.inputs), "linear_gelu_backward", p.rows, p.inputs);
+  refuse_unless(linear::can_count(p.rows) && linear_serves(p.outputs, p.inputs),
+                "linear_gelu_backward", p.rows, p.inputs);
   const linear::Product product{p.rows, p.inputs, p.outputs, p.dy, p.weight};
   const int blocks =
       linear::times_derivative(columns_for(product), product, p.derivative, p.dx, partials, on);
@@ -64,7 +72,7 @@ void linear_gelu_backward(const LinearGeluGradient& p, void* stream) {
 
 bool weight_gradient_serves(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
   return rows >= kFewestRows && outputs >= kSmallestSide && inputs >= kSmallestSide &&
-         linear::is_aligned(outputs) && linear::is_aligned(inputs) && is_sm90a();
+         has_gradient_kernel(rows, outputs, inputs);
 }
 
 bool weight_gradients_suffice(const WeightGradient* gradients, std::int64_t count) {
@@ -73,6 +81,11 @@ bool weight_gradients_suffice(const WeightGradient* gradients, std::int64_t coun
 }
 
 void weight_gradients(const WeightGradient* gradients, std::int64_t count, void* stream) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const WeightGradient& g = gradients[i];
+    refuse_unless(has_gradient_kernel(g.rows, g.outputs, g.inputs), "weight_gradients", g.outputs,
+                  g.inputs);
+  }
   for (std::int64_t first = 0; first < count; first += linear::kMostWeightGradients) {
     const auto some = std::min<std::int64_t>(linear::kMostWeightGradients, count - first);
     linear::weight_gradients(columns_for(gradients + first, some), gradients + first,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 /// Which sizes the linear layers' kernels serve, and how: known, and tested, without a GPU.
 namespace sape2::kernels::cuda::linear {
@@ -38,6 +39,11 @@ constexpr int tiles_of(std::int64_t size, int tile) {
 /// TMA takes rows of a multiple of 16 bytes.
 constexpr bool is_aligned(std::int64_t width) {
   return width > 0 && width % 8 == 0;
+}
+
+/// Rows, and those of a last tile that reaches beyond them, are numbered by int.
+constexpr bool can_count(std::int64_t rows) {
+  return rows > 0 && rows <= std::numeric_limits<int>::max() - kTileRows;
 }
 
 constexpr bool fits(int columns, std::int64_t depth) {
