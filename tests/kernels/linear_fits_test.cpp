@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sape2::kernels::cuda::linear {
@@ -13,10 +14,14 @@ namespace {
 
 constexpr int kMultiprocessors = 132;  // of an H200
 
+bool is_taken(std::int64_t rows, std::int64_t depth, std::int64_t width) {
+  return why_not_resident(rows, depth, width).empty() && resident_pays(rows);
+}
+
 TEST(LinearFits, ChoosesWhatFitsIntoSharedMemory) {
   for (std::int64_t depth = 8; depth <= 2048; depth += 8) {
     for (const std::int64_t width : {8, 64, 128, 192, 200, 384, 512, 1536, 3072}) {
-      if (!is_resident(depth, width)) {
+      if (!why_not_resident(8192, depth, width).empty()) {
         EXPECT_GT(depth, 576);
         continue;
       }
@@ -28,15 +33,24 @@ TEST(LinearFits, ChoosesWhatFitsIntoSharedMemory) {
 }
 
 TEST(LinearFits, ServesTheModelsWeHave) {
-  EXPECT_TRUE(is_resident(384, 1536));
-  EXPECT_TRUE(is_resident(192, 384));
-  EXPECT_FALSE(is_resident(768, 3072));
+  EXPECT_TRUE(is_taken(8192, 384, 1536));
+  EXPECT_TRUE(is_taken(8192, 192, 384));
+  EXPECT_EQ(why_not_resident(8192, 768, 3072),
+            "the weights of a block do not fit into shared memory");
 }
 
+TEST(LinearFits, LeavesFewRowsToCublas) {
+  EXPECT_TRUE(is_taken(4096, 384, 1536));
+  EXPECT_FALSE(is_taken(4095, 384, 1536));
+  EXPECT_EQ(why_not_resident(1, 384, 1536), "");  // it could
+}
+
+constexpr std::string_view kUnaligned = "it takes rows of whole 16 bytes";
+
 TEST(LinearFits, RefusesRowsThatAreNotAligned) {
-  EXPECT_FALSE(is_resident(100, 192));
-  EXPECT_FALSE(is_resident(192, 100));
-  EXPECT_FALSE(is_resident(0, 192));
+  EXPECT_EQ(why_not_resident(8192, 100, 192), kUnaligned);
+  EXPECT_EQ(why_not_resident(8192, 192, 100), kUnaligned);
+  EXPECT_EQ(why_not_resident(8192, 0, 192), kUnaligned);
 }
 
 TEST(LinearFits, SharesRowsAmongTheBlocksOfAGroup) {
@@ -114,7 +128,9 @@ TEST(LinearFits, TakesTheFasterColumnsThatFit) {
         ASSERT_TRUE(chosen == kWide || chosen == kNarrow);
         EXPECT_TRUE(fits(chosen, depth));
         const int other = chosen == kWide ? kNarrow : kWide;
-        if (fits(other, depth)) EXPECT_LE(time(chosen), time(other));
+        if (fits(other, depth)) {
+          EXPECT_LE(time(chosen), time(other));
+        }
       }
     }
   }
@@ -151,6 +167,20 @@ TEST(LinearFits, CountsTilesOfGradients) {
   EXPECT_LT(gradient_time(264, 256, 132), gradient_time(288, 192, 132));
 }
 
+TEST(LinearFits, SaysWhichGradientsWait) {
+  EXPECT_EQ(why_not_gradient(8192, 384, 1536), "");
+  EXPECT_EQ(why_not_gradient(8192, 100, 1536), kUnaligned);
+  EXPECT_EQ(why_not_gradient(0, 384, 1536), "it takes 1 to 2,147,483,519 rows");
+  EXPECT_TRUE(gradient_pays(1024, 128, 128));
+  EXPECT_FALSE(gradient_pays(1023, 128, 128));
+  EXPECT_FALSE(gradient_pays(1024, 120, 128));
+  EXPECT_FALSE(gradient_pays(1024, 128, 120));
+  // Two rounds on all multiprocessors, or as many layers as a launch takes.
+  EXPECT_FALSE(gradients_suffice(263, 39, kMultiprocessors));
+  EXPECT_TRUE(gradients_suffice(264, 1, kMultiprocessors));
+  EXPECT_TRUE(gradients_suffice(1, kMostWeightGradients, kMultiprocessors));
+}
+
 // --------------------------------------------------------------------------------- the README
 
 struct Model {
@@ -162,7 +192,7 @@ struct Model {
 std::string mlp_row(const Model& m) {
   std::string text = "| " + std::string(m.name) + ", " + std::to_string(m.width) + " → " +
                      std::to_string(m.hidden) + ", " + std::to_string(m.rows) + " rows | ";
-  if (!is_resident(m.width, m.hidden)) return text + "cuBLAS, `training/bias_gelu.cu` | | |\n";
+  if (!is_taken(m.rows, m.width, m.hidden)) return text + "cuBLAS, `training/bias_gelu.cu` | | |\n";
   const int columns = resident_columns(m.rows, m.width, m.hidden, kMultiprocessors);
   const int blocks =
       resident_blocks(columns, m.rows, m.hidden, kMultiprocessors) * tiles_of(m.hidden, columns);

@@ -76,9 +76,9 @@ void column_sums(DType dtype, std::int64_t rows, std::int64_t width, const void*
 // ------------------------------------------------------------------------------ linear layers
 
 /// Products of bfloat16 matrices with what follows them, or several at once. Only where kernels run
-/// as sm_90a code, and for these sizes: rows of whole 16 bytes, `depth` numbers multiplied for each
-/// of a row's `width` results.
-bool linear_serves(std::int64_t depth, std::int64_t width);
+/// as sm_90a code. This says whether such a product of `rows` rows is served and worth it: `depth`
+/// numbers are multiplied for each of a row's `width` results, both of whole 16 bytes.
+bool linear_serves(std::int64_t rows, std::int64_t depth, std::int64_t width);
 
 /// out = gelu(x · weightᵀ + bias), and the derivative there.
 struct LinearGelu {

@@ -47,11 +47,9 @@ std::vector<cuda::WeightGradient> kernel_gradients(const std::vector<WeightGradi
 }  // namespace
 
 bool linear_serves(const Tensor& x, int64_t depth, int64_t width) {
-  // Each multiprocessor keeps its columns of the weight for several rounds of rows.
-  constexpr int64_t kFewestRows = 4096;
-  if (x.scalar_type() != at::kBFloat16 || x.numel() < kFewestRows * x.size(-1)) return false;
+  if (x.scalar_type() != at::kBFloat16 || x.numel() == 0) return false;
   const c10::cuda::CUDAGuard guard(x.device());
-  return cuda::linear_serves(depth, width);
+  return cuda::linear_serves(x.numel() / x.size(-1), depth, width);
 }
 
 Activated linear_gelu(const Tensor& given, const Tensor& given_weight, const Tensor& bias,

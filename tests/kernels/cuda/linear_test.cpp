@@ -46,7 +46,7 @@ class LinearKernels : public testing::Test {
  protected:
   void SetUp() override {
     if (!has_gpu()) GTEST_SKIP() << "there is no GPU here";
-    if (!cuda::linear_serves(64, 64)) GTEST_SKIP() << "kernels here are not sm_90a's";
+    if (!cuda::linear_serves(8192, 64, 64)) GTEST_SKIP() << "kernels here are not sm_90a's";
   }
 };
 
@@ -151,8 +151,9 @@ TEST_F(LinearKernels, WeightGradients) {
 }
 
 TEST_F(LinearKernels, RefuseWhatTheyDoNotServe) {
-  EXPECT_FALSE(cuda::linear_serves(4096, 1024));
-  EXPECT_FALSE(cuda::linear_serves(100, 64));
+  EXPECT_FALSE(cuda::linear_serves(8192, 4096, 1024));
+  EXPECT_FALSE(cuda::linear_serves(8192, 100, 64));
+  EXPECT_FALSE(cuda::linear_serves(1024, 64, 64));
   EXPECT_THROW(cuda::linear_gelu({.rows = 1, .inputs = 4096, .outputs = 64}, nullptr), Error);
   EXPECT_THROW(cuda::linear_gelu({.rows = 0, .inputs = 64, .outputs = 64}, nullptr), Error);
   EXPECT_THROW(cuda::linear_gelu_backward({.rows = 0, .inputs = 64, .outputs = 64}, nullptr),

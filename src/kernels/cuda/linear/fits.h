@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 /// Which sizes the linear layers' kernels serve, and how: known, and tested, without a GPU.
 namespace sape2::kernels::cuda::linear {
@@ -51,10 +52,20 @@ constexpr bool fits(int columns, std::int64_t depth) {
          resident_smem_bytes(columns, tiles_of(depth, kChunk)) <= kSharedMemory;
 }
 
-/// Whether resident weights serve a product of this depth (values multiplied for one result) and
-/// width (results in a row).
-constexpr bool is_resident(std::int64_t depth, std::int64_t width) {
-  return is_aligned(depth) && is_aligned(width) && fits(kNarrow, depth);
+/// Why resident weights serve no product of these rows, of this depth (values multiplied for one
+/// result) and width (results in a row); empty: they do.
+constexpr std::string_view why_not_resident(std::int64_t rows, std::int64_t depth,
+                                            std::int64_t width) {
+  if (!can_count(rows)) return "it takes 1 to 2,147,483,519 rows";
+  if (!is_aligned(depth) || !is_aligned(width)) return "it takes rows of whole 16 bytes";
+  if (!fits(kNarrow, depth)) return "the weights of a block do not fit into shared memory";
+  return {};
+}
+
+/// Whether that takes less time than cuBLAS with GELU apart: each multiprocessor keeps its columns
+/// of the weight for several rounds of rows.
+constexpr bool resident_pays(std::int64_t rows) {
+  return rows >= 4096;
 }
 
 /// Blocks that share the rows of one group of columns, if each multiprocessor has one block.
@@ -71,8 +82,8 @@ constexpr std::int64_t resident_time(int columns, std::int64_t rows, std::int64_
   return std::int64_t(tiles_of(tiles_of(rows, kRows), blocks * kConsumers)) * columns;
 }
 
-/// The columns with which a product that is_resident takes least time; if equal, the wider, which
-/// read the rows less often.
+/// The columns with which a product takes least time; if equal, the wider, which read the rows less
+/// often.
 constexpr int resident_columns(std::int64_t rows, std::int64_t depth, std::int64_t width,
                                int multiprocessors) {
   const auto time = [&](int columns) {
@@ -84,6 +95,27 @@ constexpr int resident_columns(std::int64_t rows, std::int64_t depth, std::int64
 /// Tiles of 128 × `columns` of a weight's gradient.
 constexpr std::int64_t gradient_tiles(std::int64_t outputs, std::int64_t inputs, int columns) {
   return std::int64_t(tiles_of(outputs, kTileRows)) * tiles_of(inputs, columns);
+}
+
+/// Why the kernel does not compute a weight's gradient of these sizes; empty: it does.
+constexpr std::string_view why_not_gradient(std::int64_t rows, std::int64_t outputs,
+                                            std::int64_t inputs) {
+  if (!can_count(rows)) return "it takes 1 to 2,147,483,519 rows";
+  if (!is_aligned(outputs) || !is_aligned(inputs)) return "it takes rows of whole 16 bytes";
+  return {};
+}
+
+/// Whether such a gradient is worth waiting for others.
+constexpr bool gradient_pays(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
+  constexpr std::int64_t kFewestRows = 1024, kShortestSide = kTileRows;
+  return rows >= kFewestRows && outputs >= kShortestSide && inputs >= kShortestSide;
+}
+
+/// Whether gradients of that many tiles fill a GPU as well as any more would: rounds of tiles on
+/// all multiprocessors in which a launch's uneven end no longer matters much.
+constexpr bool gradients_suffice(std::int64_t tiles, std::int64_t gradients, int multiprocessors) {
+  constexpr std::int64_t kRounds = 2;
+  return gradients >= kMostWeightGradients || tiles >= kRounds * multiprocessors;
 }
 
 /// How long tiles of that many columns take, each multiprocessor one at a time: what a chunk costs

@@ -18,8 +18,8 @@ struct Product {
   const void* b;
 };
 
-/// Products that is_resident() serves, with kWide or kNarrow `columns` of b in shared memory. gelu
-/// takes b (width, depth), times_derivative takes it turned.
+/// Products that why_not_resident() does not refuse, with kWide or kNarrow `columns` of b in shared
+/// memory. gelu takes b (width, depth), times_derivative takes it turned.
 void gelu(int columns, const Product& product, const void* bias, void* out, void* derivative,
           cudaStream_t stream);
 /// Leaves partial sums of the columns in `partials`, and gives the number of their rows.
