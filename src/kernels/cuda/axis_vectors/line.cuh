@@ -5,6 +5,7 @@
 #include "kernels/cuda/axis_vectors/smem.h"
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/common/tile.cuh"
+#include "kernels/cuda/host/geometry.h"
 #include "kernels/cuda/host/launch.h"
 #include "kernels/cuda/host/params.h"
 
@@ -221,13 +222,15 @@ __device__ void clear_unused(const Geometry& g, Number* vectors, int width) {
 /// Calls use(integral_constant) with the compiled head size; stage 1 is small, so there are two.
 template <class Use>
 void dispatch_head(int head_size, Use use) {
+  static_assert(kLargestHead == 128, "calls of larger heads need a compiled size of their own");
   if (head_size <= 64) return use(std::integral_constant<int, 64>());
-  return use(std::integral_constant<int, 128>());
+  return use(std::integral_constant<int, kLargestHead>());
 }
 
 /// Calls use(integral_constant) with the number of 8-wide n8 fragments that holds both axes' lines.
 template <class Use>
 void dispatch_line_n8(const AxisLines (&axes)[2], Use use) {
+  static_assert(kLongestLine == 16 * 8, "longer lines need a compiled size of their own");
   const int rows = axes[0].line_rows > axes[1].line_rows ? axes[0].line_rows : axes[1].line_rows;
   if (rows <= 32) return use(std::integral_constant<int, 4>());
   if (rows <= 64) return use(std::integral_constant<int, 8>());

@@ -3,6 +3,7 @@
 #include "sape2/kernels/dispatch.h"
 
 #include "kernels/cuda/axis_vectors/params.h"
+#include "kernels/cuda/host/geometry.h"
 #include "kernels/cuda/host/params.h"
 
 /// What entry points ask of a choice besides the families.
@@ -19,7 +20,7 @@ axis_vectors::Params stage_of(const Call& call, const Geometry& g);
 
 /// The head size that kernels in tiles are compiled for: the smallest that holds `head_size`.
 constexpr int compiled_head_size(int element_bytes, int head_size) {
-  return element_bytes == 2 && head_size <= 32 ? 32 : head_size <= 64 ? 64 : 128;
+  return element_bytes == 2 && head_size <= 32 ? 32 : head_size <= 64 ? 64 : kLargestHead;
 }
 
 }  // namespace sape2::kernels::cuda

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/common/element.cuh"
 #include "kernels/cuda/host/device.h"
+#include "kernels/cuda/host/geometry.h"
 
 #include <type_traits>
 
@@ -72,7 +73,8 @@ void dispatch_head_size(int head_size, Use use) {
   if constexpr (!kIsFp32<T>)
     if (head_size <= 32) return use(std::integral_constant<int, 32>());
   if (head_size <= 64) return use(std::integral_constant<int, 64>());
-  return use(std::integral_constant<int, 128>());
+  static_assert(kLargestHead == 128, "calls of larger heads need a compiled size of their own");
+  return use(std::integral_constant<int, kLargestHead>());
 }
 
 }  // namespace sape2::kernels::cuda
