@@ -19,16 +19,6 @@ inline constexpr int kNextSixteen = Turned ? 16 * 128 / 16 : 16 * 2 / 16;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/// A warpgroup of a block with this many registers a thread at first asks for more, or gives back.
-template <int From, int To>
-__device__ void change_registers() {
-  if constexpr (To > From) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(To));
-  } else if constexpr (To < From) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(To));
-  }
-}
-
 #define SAPE2_RESULTS_8(i)                                                       \
   "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3]), "+f"(c[i + 1][0]), \
       "+f"(c[i + 1][1]), "+f"(c[i + 1][2]), "+f"(c[i + 1][3])

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/arch/pdl.cuh"
 #include "kernels/cuda/arch/tma.cuh"
+#include "kernels/cuda/arch/warpgroup_registers.cuh"
 #include "kernels/cuda/arch/wgmma.cuh"
 #include "kernels/cuda/common/tile.cuh"
 #include "kernels/cuda/linear/epilogues.cuh"

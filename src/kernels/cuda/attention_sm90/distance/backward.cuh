@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/arch/pdl.cuh"
 #include "kernels/cuda/arch/tma.cuh"
+#include "kernels/cuda/arch/warpgroup_registers.cuh"
 #include "kernels/cuda/attention_sm90/distance/backward_accumulate_wg.cuh"
 #include "kernels/cuda/attention_sm90/distance/backward_block.cuh"
 #include "kernels/cuda/attention_sm90/distance/backward_score_wg.cuh"
@@ -52,18 +53,6 @@ __global__ void __launch_bounds__(kThreads)
   to[threadIdx.x] = lse_delta_of.x;
   to[kRowTile + threadIdx.x] = lse_delta_of.y;
 }
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-/// A warpgroup of a block with this many registers a thread at first asks for more, or gives back.
-template <int From, int To>
-__device__ void change_registers() {
-  if constexpr (To > From) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(To));
-  } else if constexpr (To < From) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(To));
-  }
-}
-#endif
 
 /// `Steps`: sixteens of entries in the longer of the two vectors; `Walks`: there are more tiles of
 /// rows than blocks.
