@@ -263,6 +263,10 @@ TEST(TrainingFunctions, RefuseASecondBackward) {
       },
       [&](const Tensor& x) {
         return add_and_norm(x, {x, bias, {}}, bias, bias, 1e-6).second;
+      },
+      [&](const Tensor& x) {
+        const Tensor logits = x.flatten(0, 1);
+        return soft_cross_entropy(logits, at::full_like(logits, 1.0 / 64, at::kFloat), 1);
       }};
   for (const auto& function : functions) {
     const Tensor x = numbers({64, 65, 64}, 1).to(on).requires_grad_();

@@ -119,12 +119,15 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
   static Tensor forward(Context* context, const Tensor& logits, const Tensor& targets,
                         double scale) {
     const auto [loss, dlogits] = fused::cross_entropy(logits, targets, scale);
-    context->save_for_backward({dlogits});
+    context->save_for_backward({dlogits, logits});
     return loss;
   }
   static Tensors backward(Context* context, const Tensors& grads) {
-    const Tensor dlogits = context->get_saved_variables()[0];
-    return {dlogits * grads[0].to(dlogits.scalar_type()), Tensor(), Tensor()};
+    const auto saved = context->get_saved_variables();
+    return once_only(saved, grads, [&] {
+      const Tensor& dlogits = saved[0];
+      return Tensors{dlogits * grads[0].to(dlogits.scalar_type()), Tensor(), Tensor()};
+    });
   }
 };
 
