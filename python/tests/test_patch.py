@@ -293,6 +293,7 @@ def test_quantised_weights_are_refused() -> None:
 @pytest.mark.usefixtures("on_cpu")
 def test_spread_models_are_refused(tmp_path: Any) -> None:
     """Parameters that come later are in no bucket and no shard: each process would train its own."""
+    peers.timm()
     from torch import distributed
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
