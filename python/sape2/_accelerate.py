@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from . import ops
+from ._site import check_module
 
 
 def accelerate(model: nn.Module) -> nn.Module:
@@ -35,6 +36,7 @@ def accelerate(model: nn.Module) -> nn.Module:
     >>> torch.allclose(accelerate(model)(images), before, atol=1e-5)
     True
     """
+    check_module(model)
     changed = 0
     for parent in list(model.modules()):
         for name, child in parent.named_children():

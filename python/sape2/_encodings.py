@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import torch
 
@@ -14,6 +14,18 @@ Grid = tuple[int, int]
 
 Shape = tuple[int, int, int, int, int]
 """Width, heads, rows, columns and prefix tokens of a model: what an encoding has to know of it."""
+
+
+def rows_and_cols(grid: Any) -> Grid:
+    """The two sides of a grid that a user gave, as numbers; ValueError if it has not two, or they are not whole."""
+    try:
+        rows, cols = grid
+    except (TypeError, ValueError, RuntimeError):  # the last is a tensor's
+        rows = cols = None
+    if not all(isinstance(side, SupportsIndex) for side in (rows, cols)):
+        raise ValueError(f"grid is {grid}; rows and columns were expected, as whole numbers such as (14, 14)")
+    return cast(Grid, (rows, cols))
+
 
 Parameters = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes."""

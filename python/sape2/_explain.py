@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ._encodings import Grid
 from ._evaluation import in_evaluation
+from ._site import check_module
 from .nn._encoding import LayerEncoding
 from .nn._vit import ViT
 
@@ -237,6 +238,7 @@ def explain(model: nn.Module, image: Image, *, patches: Sequence[Patch] | None =
     >>> explained.maps("bias", layer=0).shape
     torch.Size([1, 8, 8])
     """
+    check_module(model)
     tensor, picture = _as_input(model, image)
     with torch.no_grad(), in_evaluation(model), _watched(model) as seen:
         if isinstance(model, ViT):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Callable, cast
 
+import torch
+import torch.fx
 from torch import Tensor, nn
 
 from ._encodings import Grid
+from ._site import check_module
 from .nn._encoding import GridRecord, LayerEncoding
 
 
@@ -23,7 +26,8 @@ class _RecordGrid:
         self.grid_of = grid_of
 
     def __call__(self, embedding: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.record.rows, self.record.cols = self.grid_of(embedding, inputs[0])
+        if not isinstance(inputs[0], torch.fx.Proxy):  # a traced graph keeps the grid of the last images
+            self.record.note(*self.grid_of(embedding, inputs[0]))
 
 
 def timm_grid(embedding: nn.Module, images: Tensor) -> Grid:
@@ -61,6 +65,7 @@ def follow_grid(model: nn.Module) -> nn.Module:
     Returns:
         The model.
     """
+    check_module(model)
     for owner in list(_owners(model)):
         layers = [layer for layer in owner.modules() if isinstance(layer, LayerEncoding)]
         record = record_grid(cast(nn.Module, owner.patch_embed), layers[0].grid, timm_grid)

@@ -56,7 +56,10 @@ def save(
         metadata: further strings by name; by default those that the model was loaded with.
     """
     if not isinstance(model, ViT):
-        raise TypeError(f"a model file holds a sape2.nn.ViT, but the model is a {type(model).__name__}")
+        raise TypeError(
+            f"a model file holds a sape2.nn.ViT, but the model is a {type(model).__name__}; save its state_dict() with "
+            "torch.save"
+        )
     if dtype not in (torch.float32, torch.bfloat16):
         raise ValueError(f"dtype is {dtype}; torch.float32 or torch.bfloat16 was expected")
     extra = model.metadata if metadata is None else metadata

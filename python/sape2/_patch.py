@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+import copyreg
+import functools
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from . import _timm, _transformers
-from ._encodings import Grid, SilentStart, described
+from ._encodings import Grid, SilentStart, described, rows_and_cols
 from ._grid import follow_grid
+from ._site import check_module
 from .nn._attention import Attention
 from .nn._encoding import LayerEncoding
 
@@ -57,16 +60,29 @@ def patch(
     >>> model.blocks[0].attn.pos
     LayerEncoding("sape2-rel-k", grid=(14, 14), prefix=1)
     """
+    check_module(model)
     if any(isinstance(module, LayerEncoding) for module in model.modules()):
         raise ValueError(f"this {type(model).__name__} has sape2 attention already; patch a model once, when it is new")
-    if grid is not None and (len(grid) != 2 or not all(isinstance(side, SupportsIndex) and side > 0 for side in grid)):
-        raise ValueError(f"grid is {grid}; rows and columns were expected, such as (14, 14)")
+    if grid is not None and min(rows_and_cols(grid)) < 1:
+        raise ValueError(f"grid is {grid}; rows and columns were expected, as whole numbers such as (14, 14)")
+    spread = next((type(m).__name__ for m in model.modules() if _is_spread(m)), None)
+    if spread is not None:
+        raise ValueError(
+            f"the model is spread over processes already ({spread}), which would leave the new parameters out; patch "
+            "it first, and wrap it then"
+        )
     sites = [*_timm.sites(model, grid), *_transformers.sites(model, grid)]
     if not sites:
         raise ValueError(
             f"{type(model).__name__} has no attention over one grid of patches that sape2 knows; timm's and "
             "transformers' ViT, DeiT, EVA and DINOv2 can be patched; for a model of your own use sape2.nn.Attention"
         )
+    for site in sites:
+        if not isinstance(site.weight, Tensor) or not site.weight.is_floating_point():
+            raise ValueError(
+                f"the weights of this {type(model).__name__} are quantised, which new parameters cannot be; patch and "
+                "train the model first, and quantise it then"
+            )
     zeroed: tuple[str, ...] = ()
     if unchanged:
         start = _starting_at_zero(encoding, sites[0].dim // sites[0].num_heads)
@@ -95,6 +111,15 @@ def patch(
                 vectors.data.zero_()
                 vectors.requires_grad_(False)
     return model
+
+
+def _is_spread(module: nn.Module) -> bool:
+    """Whether a module is DistributedDataParallel or one of the two FSDPs, which take stock of parameters once."""
+    return any(
+        base.__module__.startswith(("torch.nn.parallel.distributed", "torch.distributed."))
+        and base.__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
+        for base in type(module).__mro__
+    )
 
 
 def _starting_at_zero(encoding: str, head_size: int) -> SilentStart:
@@ -130,9 +155,28 @@ def attn_layer(encoding: str = "sape2-rel-k", *, grid: Grid = (14, 14), prefix: 
     >>> follow_grid(model)(torch.randn(1, 3, 160, 256)).shape
     torch.Size([1, 1000])
     """
+    return _attn_layer(encoding, rows_and_cols(grid), prefix)
 
-    class SapeAttention(Attention):
+
+class _AttnLayer(type):
+    """The class of the classes that `attn_layer` makes: pickle makes them again, since they have no place by name."""
+
+    arguments: tuple[str, Grid, int]
+
+
+@functools.cache
+def _attn_layer(encoding: str, grid: Grid, prefix: int) -> type[Attention]:
+    class SapeAttention(Attention, metaclass=_AttnLayer):
+        arguments = encoding, grid, prefix
+
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options, encoding=encoding, grid=grid, prefix=prefix)
 
     return SapeAttention
+
+
+def _made_again(layer: _AttnLayer) -> tuple[Any, tuple[str, Grid, int]]:
+    return _attn_layer, layer.arguments
+
+
+copyreg.pickle(_AttnLayer, _made_again)

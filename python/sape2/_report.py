@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from . import _accelerate, _kernels, _timm, _transformers, ops
+from ._site import check_module
 from .nn._encoding import LayerEncoding
 
 _MOST_IMAGES = 2**31 - 1
@@ -44,7 +45,7 @@ class LayerReport:
 class Report(tuple[LayerReport, ...]):
     """The attention layers of a model; printed as a table, and what their kernels are below it."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         if not self:
             return "no attention layer that sape2 knows"
         rows = [("layer", "attention", "positions", "fused", "kernels, or why none")]
@@ -95,6 +96,7 @@ def report(
       backward: attention_head/backward.cuh: backward_kernel for 8×8
                 common/partial_sums.cu: sum_kernel, parameters' gradients
     """
+    check_module(model)
     if not 1 <= images <= _MOST_IMAGES:
         raise ValueError(f"images is {images}; 1 … {_MOST_IMAGES} was expected")
     question = _Question(images, _known(device), dtype)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable
+from typing import Any, Callable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._encodings import Grid
 from .nn._encoding import GridRecord, LayerEncoding
+
+
+def check_module(model: object) -> None:
+    """TypeError unless a model was given."""
+    if not isinstance(model, nn.Module):
+        what = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise TypeError(f"model is {what}; a torch.nn.Module was expected")
 
 
 @dataclass
@@ -20,8 +27,8 @@ class Site:
     num_heads: int
     grid: Grid
     prefix: int
-    weight: Tensor
-    """Whose device and type the encoding's parameters get."""
+    weight: Any
+    """The tensor whose device and type the encoding's parameters get; something else if the model is quantised."""
     record: Callable[[], GridRecord]
     """The model's record of its grid; made when first asked for, so that a model that is refused stays as it was."""
     install: Callable[[LayerEncoding], None]

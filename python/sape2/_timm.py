@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
+import torch.fx
 from torch import Tensor, nn
 
 from ._encodings import Grid
 from ._grid import record_grid, timm_grid
 from ._site import Site
+from .nn._attention import check_call
 from .nn._encoding import LayerEncoding
+
+torch.fx.wrap("check_call")
 
 _KNOWN = {"Attention", "AttentionRope", "EvaAttention"}
 _KNOWN_MODULES = ("timm.layers.attention", "timm.models.vision_transformer", "timm.models.eva")
@@ -81,10 +85,7 @@ class TimmAttention(nn.Module):
         self, x: Tensor, rope: Tensor | None = None, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
         """As timm's; masks are refused."""
-        if attn_mask is not None or is_causal:
-            raise ValueError(
-                "sape2's attention takes no mask: every token sees every token; leave attn_mask and is_causal out"
-            )
+        check_call(x, attn_mask, is_causal)
         images, tokens, _ = x.shape
         q, k, v = self._projected(x)
         q, k = self.q_norm(q), self.k_norm(k)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Callable, cast
 
 from torch import Tensor, nn
 
@@ -88,11 +89,16 @@ def sites(model: nn.Module, grid: Grid | None) -> Iterator[Site]:
             continue
         found = [module for module in owner.modules() if is_attention(module)]
         if found:
-            yield from _sites_of(owner, cast(nn.Module, embeddings), cast(nn.Module, embedding), found, grid)
+            yield from _sites_of(model, owner, cast(nn.Module, embeddings), cast(nn.Module, embedding), found, grid)
 
 
 def _sites_of(
-    owner: nn.Module, embeddings: nn.Module, embedding: nn.Module, found: list[nn.Module], grid: Grid | None
+    model: nn.Module,
+    owner: nn.Module,
+    embeddings: nn.Module,
+    embedding: nn.Module,
+    found: list[nn.Module],
+    grid: Grid | None,
 ) -> Iterator[Site]:
     of_model = grid or _trained_grid(embedding)
     extra = ("cls_token", "distillation_token", "register_tokens")
@@ -102,6 +108,16 @@ def _sites_of(
     @functools.cache
     def record() -> Any:
         return record_grid(embedding, of_model, convolution_grid)
+
+    @functools.cache
+    def own_config() -> None:
+        """The model's configuration becomes its own: another model made from it stays as it is."""
+        shared = cast(Any, owner).config
+        own = copy.deepcopy(shared)
+        own._attn_implementation = NAME
+        for part in model.modules():
+            if getattr(part, "config", None) is shared:
+                part.config = own
 
     for module in found:
         attention = cast(Any, module)
@@ -122,9 +138,9 @@ def _sites_of(
             num_heads=attention.num_attention_heads,
             grid=of_model,
             prefix=prefix,
-            weight=next(attention.parameters()),
+            weight=next(attention.parameters(), None),
             record=record,
-            install=functools.partial(_install, module),
+            install=functools.partial(_install, module, own_config),
             absolute_positions=(vectors,) if isinstance(vectors, Tensor) else (),
         )
 
@@ -136,7 +152,18 @@ def _trained_grid(embedding: nn.Module) -> Grid:
     return height // tall, width // wide
 
 
-def _install(module: nn.Module, pos: LayerEncoding) -> None:
+def _check_implementation(module: nn.Module, _: Any) -> None:
+    """A forward pre-hook: transformers would compute attention without its positions, and not say so."""
+    chosen = cast(Any, module).config._attn_implementation
+    if chosen != NAME:
+        raise ValueError(
+            f'this model was patched, and attn_implementation is "{chosen}", which would leave its positions out; call '
+            'model.set_attn_implementation("sape2")'
+        )
+
+
+def _install(module: nn.Module, own_config: Callable[[], None], pos: LayerEncoding) -> None:
     register()
+    own_config()
     module.pos = pos
-    cast(Any, module).config._attn_implementation = NAME
+    module.register_forward_pre_hook(_check_implementation)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from . import _formula
 from ._evaluation import in_evaluation
+from ._site import check_module
 from .nn._vit import ViT
 
 __all__ = ["OPSETS", "export"]
@@ -63,6 +64,10 @@ def export(
     """
     if opset not in OPSETS:
         raise ValueError(f"opset is {opset}; one from {OPSETS[0]} to {OPSETS[-1]} was expected")
+    check_module(model)
+    folder, name = os.path.split(os.fspath(file))
+    if not os.path.isdir(folder or "."):
+        raise FileNotFoundError(f'"{folder}" is no folder to write "{name}" into; make it first')
     inputs = _inputs(model, example)
     if isinstance(model, ViT) and _is_as_built(model) and len(inputs) == len(input_names) == len(output_names) == 1:
         _export_vit(model, file, inputs[0], opset, input_names[0], output_names[0])
@@ -85,7 +90,6 @@ def export(
     written = program.model.opset_imports[""]
     if written != opset:  # PyTorch keeps its own version if it cannot convert
         raise ValueError(f"this PyTorch cannot write opset {opset}; opset={written} was expected")
-    folder, name = os.path.split(os.fspath(file))
     with tempfile.TemporaryDirectory(dir=folder or None, prefix=f".{name}.") as scratch:
         whole = os.path.join(scratch, name)
         program.save(whole)  # weights of more than 2 GiB come as a second file beside it

@@ -115,6 +115,8 @@ def test_another_size_than_the_tables_were_made_for() -> None:
 def test_mistakes_are_one_sentence() -> None:
     with pytest.raises(ValueError, match="Linear has no attention with decomposed relative positions"):
         sape2.accelerate(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="^model is a str; a torch.nn.Module was expected"):
+        sape2.accelerate("facebook/sam-vit-base")
     dropping = peers.timm().create_model(
         "samvit_base_patch16", img_size=64, depth=1, embed_dim=48, num_heads=3, attn_drop_rate=0.1
     )

@@ -66,6 +66,11 @@ def test_rows_and_columns_are_told_apart() -> None:
     ("arguments", "sentence"),
     [
         ({"attn_drop": 0.1}, "attn_drop is 0.1, but the fused attention never stores its weights"),
+        ({"num_heads": 0}, "num_heads is 0; a whole number from 1"),
+        ({"num_heads": 4.0}, "num_heads is 4.0; a whole number from 1"),
+        ({"grid": 14}, "^grid is 14; rows and columns were expected"),
+        ({"grid": (2, 3, 4)}, r"^grid is \(2, 3, 4\); rows and columns were expected"),
+        ({"grid": (4.0, 4)}, r"^grid is \(4.0, 4\); rows and columns were expected"),
         ({"num_heads": 5}, "dim is 64, which 5 heads do not divide"),
         ({"grid": (0, 4)}, "a grid of 0×4 and 1 prefix tokens make no model"),
         ({"prefix": -1}, "-1 prefix tokens make no model"),
@@ -80,5 +85,14 @@ def test_wrong_calls() -> None:
     attention = Attention(64, 4, grid=(4, 4), prefix=1)
     with pytest.raises(ValueError, match="there are 26 tokens, but 1 before the patches and a grid of 4×4 make 17"):
         attention(torch.randn(1, 26, 64))
+    for grid in (4, (4,), (4.0, 4.0), torch.zeros(3)):
+        with pytest.raises(ValueError, match="^grid is .*; rows and columns were expected"):
+            attention(torch.randn(1, 17, 64), grid=grid)
+    for shape in ((17, 64), (1, 4, 4, 64)):
+        with pytest.raises(ValueError, match=r"^tokens are \[.*\]; \[images, tokens, width\] was expected"):
+            attention(torch.randn(shape))
+    for shape in ((2, 17, 16), (2, 17, 4, 16), (2, 2, 17, 32)):
+        with pytest.raises(ValueError, match=r"^q is \[.*\], expected \[images, 4 heads, tokens, 16 channels\]"):
+            attention.pos(*torch.randn(3, *shape))
     with pytest.raises(ValueError, match="takes no mask"):
         attention(torch.randn(1, 17, 64), attn_mask=torch.zeros(17, 17))

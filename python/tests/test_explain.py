@@ -171,3 +171,5 @@ def test_mistakes_are_one_sentence() -> None:
             call()
     with pytest.raises(TypeError, match="Sequential has preprocessing of its own"):
         sape2.explain(nn.Sequential(Attention(8, 1, grid=(2, 2))), [[0]])
+    with pytest.raises(TypeError, match="^model is a str; a torch.nn.Module was expected"):
+        sape2.explain("vit", torch.randn(3, 32, 32))

@@ -200,6 +200,11 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_missing_folder_is_said_first(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"/none\" is no folder to write \"model.onnx\" into; make it first"):
+        sape2.onnx.export(torch.nn.Linear(2, 2), tmp_path / "none" / "model.onnx", torch.zeros(1, 2))
+
+
 def test_without_onnxscript(uninstalled: None, tmp_path: Path) -> None:
     sape2.onnx.export(ViT("vit-micro"), tmp_path / "vit.onnx")
     with pytest.raises(ImportError, match="sape2.onnx.export needs onnxscript: pip install onnxscript"):

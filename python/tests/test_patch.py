@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import peers
@@ -131,6 +132,79 @@ def test_copies_and_pickles_have_a_grid_of_their_own() -> None:
         assert layers(model)[0].record.rows == 6
 
 
+SIZES = ((96, 96), (64, 144), (144, 64), (48, 48))
+
+
+def test_threads_with_images_of_their_own_size() -> None:
+    """64×144 and 144×64 make as many patches: a grid of another thread's would go unnoticed."""
+    model = fill_tables(sape2.patch(small_timm(dynamic_img_size=True)))
+    expected = {size: model(images(*size)) for size in SIZES}
+    found: dict[tuple[int, int], list[torch.Tensor]] = {size: [] for size in SIZES}
+
+    def run(size: tuple[int, int]) -> None:
+        for _ in range(20):
+            found[size].append(model(images(*size)))
+
+    threads = [threading.Thread(target=run, args=(size,)) for size in SIZES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for size, outputs in found.items():
+        assert len(outputs) == 20
+        for out in outputs:
+            torch.testing.assert_close(out, expected[size])
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_checkpointing_with_several_sizes_in_one_step(elsewhere: bool) -> None:
+    """As in training on large and small crops; on a GPU another thread goes back."""
+    model = fill_tables(sape2.patch(small_timm(dynamic_img_size=True))).train()
+
+    def gradients() -> list[torch.Tensor]:
+        model.zero_grad()
+        loss = sum(model(images(*size)).square().sum() for size in ((96, 96), (64, 96), (48, 48)))
+        if elsewhere:
+            thread = threading.Thread(target=loss.backward)
+            thread.start()
+            thread.join()
+        else:
+            loss.backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    expected = gradients()
+    model.set_grad_checkpointing()
+    found = gradients()
+    assert len(found) == len(expected)
+    for some, other in zip(found, expected):
+        torch.testing.assert_close(some, other)
+
+
+def test_checkpointing_with_as_many_patches_in_another_shape() -> None:
+    model = sape2.patch(small_timm(dynamic_img_size=True)).train()
+    model.set_grad_checkpointing()
+    for size in ((64, 144), (144, 64)):  # one after the other
+        model(images(*size)).sum().backward()
+    both = model(images(64, 144)).sum() + model(images(144, 64)).sum()
+    with pytest.raises(ValueError, match="cannot know whether for images of 4×9 or 9×4 patches; call backward"):
+        both.backward()
+    model(images(64, 144)).sum().backward()
+    with torch.no_grad():
+        model(images(144, 64))
+    model(images(64, 144)).sum().backward()
+
+
+def test_traced_by_torch_fx() -> None:
+    """What torchvision's and timm's feature extractors do."""
+    for model in (
+        fill_tables(sape2.patch(small_timm())),
+        fill_tables(small_timm(attn_layer=sape2.attn_layer("sape2-rel-k", grid=(6, 6)))),
+    ):
+        expected = model(images())
+        torch.testing.assert_close(torch.fx.symbolic_trace(model)(images()), expected)
+        torch.testing.assert_close(model(images()), expected)
+
+
 def test_state_dict_goes_into_another_patched_model() -> None:
     first, second = (sape2.patch(small_timm()) for _ in range(2))
     fill_tables(first)
@@ -200,7 +274,41 @@ def test_mistakes_are_one_sentence_and_change_nothing(make: Any, encoding: str, 
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-@pytest.mark.parametrize("grid", [(6,), (6, 6, 6), (6.0, 6), (0, 6), (-6, -6)])
+@pytest.mark.parametrize(
+    ("model", "what"),
+    [("vit_tiny_patch16_224", "a str"), (None, "a NoneType"), (nn.Linear, "the class Linear")],
+)
+def test_a_model_is_a_module(model: Any, what: str) -> None:
+    for call in (sape2.patch, sape2.follow_grid):
+        with pytest.raises(TypeError, match=f"^model is {what}; a torch.nn.Module was expected"):
+            call(model)
+
+
+def test_quantised_weights_are_refused() -> None:
+    quantised = torch.ao.quantization.quantize_dynamic(small_timm(), {nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(ValueError, match="weights of this VisionTransformer are quantised.*patch and train the model"):
+        sape2.patch(quantised)
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_spread_models_are_refused(tmp_path: Any) -> None:
+    """Parameters that come later are in no bucket and no shard: each process would train its own."""
+    peers.timm()
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        for wrapped in (nn.parallel.DistributedDataParallel(small_timm()), fully_shard(small_timm(), mesh=mesh)):
+            with pytest.raises(ValueError, match="spread over processes already.*; patch it first, and wrap it then"):
+                sape2.patch(wrapped)
+    finally:
+        distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("grid", [(6,), (6, 6, 6), (6.0, 6), (0, 6), (-6, -6), 6])
 def test_a_grid_has_rows_and_columns(grid: Any) -> None:
     with pytest.raises(ValueError, match="^grid is .*; rows and columns were expected"):
         sape2.patch(small_timm(), grid=grid)
@@ -225,6 +333,8 @@ def test_as_attn_layer_of_a_new_model() -> None:
     assert sape2.follow_grid(model)(images(64, 96)).shape == (2, 7)
     with pytest.raises(ValueError, match="no timm patch_embed"):
         sape2.follow_grid(nn.Linear(3, 3))
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.testing.assert_close(other(images()), model(images()))
 
 
 @pytest.mark.parametrize(("name", "prefix"), [("ViT", 1), ("DeiT", 2), ("Dinov2", 1), ("Dinov2WithRegisters", 5)])
@@ -244,6 +354,9 @@ def test_transformers_models(name: str, prefix: int) -> None:
     assert (layers(model)[0].record.rows, layers(model)[0].record.cols) == (6, 2)
     fill_tables(model)
     assert (model(images(64, 64)).logits - before[0]).abs().max() > 1e-4
+    again = sape2.patch(getattr(library, f"{name}ForImageClassification")(config).eval())
+    again.load_state_dict(model.state_dict())
+    torch.testing.assert_close(again(images(64, 64)).logits, model(images(64, 64)).logits)
     model.train()
     model(images(64, 64)).logits.sum().backward()
     assert all(p.grad.count_nonzero() for p in layers(model)[0].parameters())
@@ -271,3 +384,24 @@ def test_compiles_whole_for_other_batches_and_grids() -> None:
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     for pictures in (images(), images(count=3), images(64, 144), images(144, 64, count=4), images()):
         torch.testing.assert_close(compiled(pictures), model(pictures), rtol=1e-4, atol=1e-5)
+
+
+def test_transformers_configurations_are_not_shared() -> None:
+    library = peers.transformers()
+    config = library.ViTConfig(
+        hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=96, image_size=64, num_labels=5
+    )
+    plain, model = (library.ViTForImageClassification(config).eval() for _ in range(2))
+    before = plain(images(64, 64)).logits
+    fill_tables(sape2.patch(model))
+    assert torch.equal(plain(images(64, 64)).logits, before)
+    assert library.ViTForImageClassification(config).eval()(images(64, 64)).logits.shape == (2, 5)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.testing.assert_close(other(images(64, 64)).logits, model(images(64, 64)).logits)
+    model.config.output_hidden_states = True
+    assert len(model(images(64, 64)).hidden_states) == 2
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(ValueError, match='attn_implementation is "sdpa", which would leave its positions out'):
+        model(images(64, 64))
+    model.set_attn_implementation("sape2")
+    assert model(images(64, 64)).logits.shape == (2, 5)

@@ -151,6 +151,12 @@ def test_copies(encoding: str) -> None:
     assert not torch.equal(changed(x), model(x))
 
 
+def test_torch_jit_script_is_refused() -> None:
+    for module in (small(), Attention(48, 3, grid=(4, 5))):
+        with pytest.raises(NotImplementedError, match=r"torch.jit.script cannot read sape2's attention; use"):
+            torch.jit.script(module)
+
+
 def test_frozen_parts_get_no_gradients() -> None:
     model = small()
     for name, parameter in model.named_parameters():

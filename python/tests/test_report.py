@@ -160,3 +160,11 @@ def test_mistakes_are_one_sentence() -> None:
             sape2.report(nn.Linear(2, 2), device=device)
     with pytest.raises(TypeError, match="^device is 3; a torch.device or a name such as"):
         sape2.report(nn.Linear(2, 2), device=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^model is a str; a torch.nn.Module was expected"):
+        sape2.report("vit")
+
+
+def test_a_notebook_shows_the_table() -> None:
+    told = sape2.report(sape2.nn.ViT("vit-micro", depth=1))
+    assert repr(told) == str(told)
+    assert repr(told).startswith("layer ")

@@ -56,23 +56,39 @@ std::unique_ptr<nn::LayerEncoding> layer_of(const std::string& encoding, at::Int
 
 /// The grid of a call; bounded here, because the products of its numbers are used before an
 /// operator checks them.
-ops::Grid grid_of(int64_t rows, int64_t cols, at::IntArrayRef shape) {
+ops::Grid grid_of(int64_t rows, int64_t cols, const nn::EncodingShape& trained) {
   constexpr int64_t kMost = int64_t{1} << 20;
   const auto bounded = [](int64_t number) { return number >= -kMost && number <= kMost; };
   TORCH_CHECK_VALUE(bounded(rows) && bounded(cols), "the grid is ", rows, "×", cols,
                     "; rows and columns from 1 to ", kMost, " were expected");
-  return {rows, cols, shape_of(shape).prefix};
+  return {rows, cols, trained.prefix};
 }
 
-nn::ForwardPass pass_over(int64_t rows, int64_t cols, at::IntArrayRef shape) {
-  return {.grid = grid_of(rows, cols, shape)};
+nn::ForwardPass pass_over(int64_t rows, int64_t cols, const nn::EncodingShape& trained) {
+  return {.grid = grid_of(rows, cols, trained)};
+}
+
+/// Whether q is of this layer and of the grid; what else can be wrong the operators say.
+void check_tokens(const Tensor& q, const nn::EncodingShape& layer, const ops::Grid& grid) {
+  TORCH_CHECK_VALUE(
+      q.dim() == 4 && ops::size_of(q, 1) == layer.heads && ops::size_of(q, 3) == layer.head_size(),
+      "q is ", q.sym_sizes(), ", expected [images, ", layer.heads, " heads, tokens, ",
+      layer.head_size(), " channels]");
+  TORCH_CHECK_VALUE(ops::size_of(q, 2) == grid.tokens(), "there are ", ops::size_of(q, 2),
+                    " tokens, but ", grid.prefix, " before the patches and a grid of ", grid.rows,
+                    "×", grid.cols, " make ", grid.tokens(),
+                    "; give the grid of this call as grid=(rows, cols), or the right prefix when "
+                    "the module is made (images of other sizes in a timm model: "
+                    "sape2.follow_grid)");
 }
 
 Tensor encoded_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::string encoding,
                          at::IntArrayRef shape, TensorList parameters, int64_t rows, int64_t cols) {
   return said([&] {
-    const auto layer = layer_of(encoding, shape, parameters);
-    return layer->attend(q, k, v, grid_of(rows, cols, shape));
+    const nn::EncodingShape trained = shape_of(shape);
+    const ops::Grid grid = grid_of(rows, cols, trained);
+    check_tokens(q, trained, grid);
+    return layer_of(encoding, shape, parameters)->attend(q, k, v, grid);
   });
 }
 
@@ -83,8 +99,9 @@ std::tuple<std::vector<Tensor>, bool> encoded_rows(const Tensor& q, const Tensor
                                                    TensorList parameters, int64_t rows,
                                                    int64_t cols, at::IntArrayRef patches) {
   return said([&] {
-    const ops::AttentionRows seen = layer_of(encoding, shape, parameters)
-                                        ->inspect(q, k, grid_of(rows, cols, shape), patches.vec());
+    const ops::AttentionRows seen =
+        layer_of(encoding, shape, parameters)
+            ->inspect(q, k, grid_of(rows, cols, shape_of(shape)), patches.vec());
     std::vector<Tensor> parts{seen.attention, seen.bias,     seen.x.bias,      seen.y.bias,
                               seen.x.gates,   seen.y.gates,  seen.x.positions, seen.y.positions,
                               seen.gates,     seen.positions};
@@ -115,7 +132,7 @@ std::tuple<Tensor, Tensor> encoded_input(const Tensor& tokens, std::string encod
                                          int64_t cols) {
   return said([&] {
     const nn::EncodingShape trained = shape_of(shape);
-    nn::ForwardPass pass = pass_over(rows, cols, shape);
+    nn::ForwardPass pass = pass_over(rows, cols, trained);
     TORCH_CHECK_VALUE(tokens.dim() == 3 && ops::size_of(tokens, 2) == trained.width &&
                           ops::size_of(tokens, 1) == pass.grid.tokens(),
                       "tokens are ", tokens.sym_sizes(), ", expected [images, ", trained.prefix,
@@ -135,7 +152,7 @@ std::tuple<Tensor, Tensor> encoded_layer_input(const Tensor& tokens, const Tenso
                                                std::string encoding, at::IntArrayRef shape,
                                                TensorList parameters, int64_t rows, int64_t cols) {
   return said([&] {
-    nn::ForwardPass pass = pass_over(rows, cols, shape);
+    nn::ForwardPass pass = pass_over(rows, cols, shape_of(shape));
     pass.carried = carried;
     const Tensor input = layer_of(encoding, shape, parameters)->attention_input(tokens, pass);
     return std::tuple(input, pass.carried);

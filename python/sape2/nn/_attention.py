@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+import torch
+import torch.fx
 from torch import Tensor, nn
 
 from .._encodings import Grid
 from ._encoding import LayerEncoding
+
+
+@torch.fx.wrap
+def check_call(x: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
+    """ValueError for what attention does not take. torch.fx, which knows no values, keeps the call as it stands."""
+    if x.dim() != 3:
+        raise ValueError(f"tokens are {list(x.shape)}; [images, tokens, width] was expected")
+    if attn_mask is not None or is_causal:
+        raise ValueError(
+            "sape2's attention takes no mask: every token sees every token; leave attn_mask and is_causal out"
+        )
 
 
 class Attention(nn.Module):
@@ -74,6 +87,8 @@ class Attention(nn.Module):
                 f"attn_drop is {attn_drop}, but the fused attention never stores its weights and cannot drop them; "
                 "use 0, and proj_drop in its place"
             )
+        if not isinstance(num_heads, int) or num_heads < 1:
+            raise ValueError(f"num_heads is {num_heads}; a whole number from 1 was expected")
         if attn_head_dim is None and dim % num_heads:
             raise ValueError(f"dim is {dim}, which {num_heads} heads do not divide")
         where = {"device": device, "dtype": dtype}
@@ -99,10 +114,7 @@ class Attention(nn.Module):
 
         `attn_mask` and `is_causal` are there for timm's blocks, which name them, and must be left as they are.
         """
-        if attn_mask is not None or is_causal:
-            raise ValueError(
-                "sape2's attention takes no mask: every token sees every token; leave attn_mask and is_causal out"
-            )
+        check_call(x, attn_mask, is_causal)
         images, tokens, _ = x.shape
         q, k, v = self.qkv(x).view(images, tokens, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
         q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
+import torch.fx
 from torch import Tensor, nn
 
-from .._encodings import Described, Grid, Parameters, Shape, described
+from .._encodings import Described, Grid, Parameters, Shape, described, rows_and_cols
+
+
+def is_traced() -> bool:
+    """Whether torch.compile, torch.export or torch.jit.trace is at work."""
+    compiler = getattr(torch, "compiler", None)  # PyTorch 1 has none
+    return bool((compiler is not None and compiler.is_compiling()) or torch._C._get_tracing_state())
+
+
+def is_in_backward() -> bool:
+    """Whether this is called by autograd, on the way back."""
+    task = getattr(torch._C, "_current_graph_task_id", None)  # PyTorch 1 does not tell
+    return task is not None and task() != -1
 
 
 def drawn_seed() -> int:
@@ -29,11 +43,54 @@ def refill(parameters: list[Tensor], values: list[Tensor]) -> None:
 
 
 class GridRecord:
-    """Rows and columns of patches in the forward pass under way; one for a model, shared by its layers."""
+    """Rows and columns of patches in the forward pass under way; one for a model, shared by its layers.
+
+    Several threads may run one model on images of different sizes: each finds the grid that it noted itself.
+    Activation checkpointing goes through layers once more in the backward pass, when images of another size may have
+    come since, and on a GPU in another thread: it finds the last grid of as many patches.
+    """
 
     def __init__(self, rows: int, cols: int) -> None:
         self.rows = rows
         self.cols = cols
+        """Those noted last, by any thread."""
+        self._own = threading.local()
+        self._by_patches = {rows * cols: (rows, cols)}
+        self._waiting: set[Grid] = set()  # whose backward pass may still come
+        self._went_back = False
+
+    def note(self, rows: int, cols: int) -> None:
+        """Keeps the grid of the images that come."""
+        self.rows, self.cols = rows, cols
+        # A traced model has no other grid in between, and sides that are left open are no keys.
+        if is_traced():
+            return
+        self._own.grid = self._by_patches[rows * cols] = rows, cols
+        if self._went_back:
+            self._waiting, self._went_back = set(), False
+        if torch.is_grad_enabled():
+            self._waiting.add((rows, cols))
+
+    def grid_of(self, patches: Any) -> Grid:
+        """The grid for so many patches, or the last one if none is known; attention says that it does not fit."""
+        if is_traced() or isinstance(patches, torch.fx.Proxy):
+            return self.rows, self.cols
+        if is_in_backward():
+            self._went_back = True
+            like = sorted(grid for grid in self._waiting if grid[0] * grid[1] == patches)
+            if len(like) > 1:
+                raise ValueError(
+                    "activation checkpointing computes a layer again, and cannot know whether for images of "
+                    + " or ".join(f"{rows}×{cols}" for rows, cols in like)
+                    + " patches; call backward() after each of these shapes, or train without checkpointing"
+                )
+        own: Grid | None = getattr(self._own, "grid", None)
+        if own is not None and own[0] * own[1] == patches:
+            return own
+        return self._by_patches.get(patches, (self.rows, self.cols))
+
+    def __reduce__(self) -> Any:
+        return GridRecord, (self.rows, self.cols)
 
 
 class _Encoding(nn.Module):
@@ -58,6 +115,12 @@ class _Encoding(nn.Module):
         # parametrization computes a parameter.
         own: dict[str, Any] = self._parameters
         return list(own.values()) if tuple(own) == self._names else [getattr(self, name) for name in self._names]
+
+    def __prepare_scriptable__(self) -> Any:
+        """What torch.jit.script asks every module for first."""
+        raise NotImplementedError(
+            "torch.jit.script cannot read sape2's attention; use torch.compile, torch.export or torch.jit.trace"
+        )
 
     def reset_parameters(self) -> None:
         """First values, drawn from PyTorch's generator. Nothing is done on the meta device."""
@@ -106,7 +169,7 @@ class LayerEncoding(_Encoding):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.shape = (dim, num_heads, *grid, prefix)
+        self.shape = (dim, num_heads, *rows_and_cols(grid), prefix)
         info = described(encoding, self.shape)
         self._check(info)
         self._take(info.encoding, info.layer_parameters, device, dtype)
@@ -125,18 +188,17 @@ class LayerEncoding(_Encoding):
         )
 
     def current_grid(self) -> Grid:
-        """The grid of a call that names none."""
+        """The grid of the last images, or the one trained at."""
         return self.grid if self.record is None else (self.record.rows, self.record.cols)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, grid: Grid | None = None) -> Tensor:
         """Attention; another grid than the one trained at adapts the tables as the encoding's options say."""
-        rows, cols = grid or self.current_grid()
-        if q.shape[2] != self.prefix + rows * cols:
-            raise ValueError(
-                f"there are {q.shape[2]} tokens, but {self.prefix} before the patches and a grid of {rows}×{cols} make "
-                f"{self.prefix + rows * cols}; give the grid of this call as grid=(rows, cols), or the right prefix "
-                "when the module is made"
-            )
+        if grid is not None:
+            rows, cols = rows_and_cols(grid)
+        elif self.record is not None:
+            rows, cols = self.record.grid_of(q.shape[2] - self.prefix)
+        else:
+            rows, cols = self.grid
         attended: Tensor = torch.ops.sape2._encoded_attention.default(
             q, k, v, self.encoding, self.shape, self.tensors(), rows, cols
         )
@@ -172,7 +234,7 @@ class InputEncoding(_Encoding):
         self, encoding: str, dim: int, grid: Grid, prefix: int = 0, *, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.shape = (dim, 1, *grid, prefix)
+        self.shape = (dim, 1, *rows_and_cols(grid), prefix)
         info = described(encoding, self.shape)
         if info.in_layers or not info.at_input:
             raise ValueError(
@@ -183,7 +245,7 @@ class InputEncoding(_Encoding):
 
     def forward(self, tokens: Tensor, grid: Grid | None = None) -> Tensor:
         """The tokens with their positions; vectors learnt for another grid are resampled as an image."""
-        rows, cols = self.grid if grid is None else grid
+        rows, cols = self.grid if grid is None else rows_and_cols(grid)
         added: Tensor = torch.ops.sape2._encoded_input.default(
             tokens, self.encoding, self.shape, self.tensors(), rows, cols
         )[0]

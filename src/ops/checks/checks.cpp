@@ -24,6 +24,8 @@ std::string shown(const char* name, const at::Tensor& tensor) {
 void check_defined(const char* op, const char* name, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), op, ": ", name,
                     " is an undefined tensor; a tensor was expected");
+  TORCH_CHECK_TYPE(!tensor.is_nested(), op, ": ", name,
+                   " is nested; one dense tensor was expected");
   TORCH_CHECK_TYPE(tensor.layout() == at::kStrided, op, ": ", name, " is ", tensor.layout(),
                    "; a dense tensor was expected");
 }

@@ -172,7 +172,13 @@ auto make_node(Arguments&&... arguments) {
 inline void refuse_other_derivatives(const Tensors& given) {
 #if TORCH_VERSION_MAJOR >= 2
   const auto& transformation = at::functorch::functorchTLSAccessor();
-  if (transformation) transformation->checkSupportsCppAutogradFunction();
+  try {
+    if (transformation) transformation->checkSupportsCppAutogradFunction();
+  } catch (const c10::Error&) {  // whose sentence is about PyTorch's own insides
+    TORCH_CHECK(false,
+                "sape2: the attention operators' gradients are written in C++, which torch.func's "
+                "grad, vjp and jvp cannot pass; use backward() or torch.autograd.grad");
+  }
 #endif
   for (const auto& tensor : given)
     TORCH_CHECK(!tensor._fw_grad(/*level=*/0).defined(),

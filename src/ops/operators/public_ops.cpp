@@ -13,7 +13,7 @@ namespace {
 /// The default 1/√d; a tensor that is not even of four axes is the checks' business.
 double scale_or_default(const Optional<double>& scale, const Tensor& q) {
   if (scale.has_value()) return *scale;
-  if (!q.defined() || q.dim() != 4) return 1;
+  if (!q.defined() || q.is_nested() || q.dim() != 4) return 1;
   const int64_t head_size = size_of(q, 3);
   return head_size > 0 ? 1 / std::sqrt(double(head_size)) : 1;
 }
