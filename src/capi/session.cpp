@@ -6,7 +6,9 @@
 
 #include "capi/objects.h"
 
+#include <cstddef>
 #include <exception>
+#include <limits>
 #include <mutex>
 
 using namespace sape2;
@@ -65,6 +67,11 @@ data::Image picture_of(const sape2_infer_image& given) {
                                                 std::to_string(given.row_bytes) +
                                                 ", but a row of " + std::to_string(given.width) +
                                                 " pixels has " + std::to_string(packed) + " bytes");
+  }
+  if (stride > std::numeric_limits<std::ptrdiff_t>::max() / given.height) {
+    throw Failure(SAPE2_INFER_BAD_ARGUMENT,
+                  "the row_bytes of an image is " + std::to_string(given.row_bytes) + ", so that " +
+                      std::to_string(given.height) + " rows are more than memory can hold");
   }
   data::Image image{given.height, given.width, given.channels, {}};
   image.pixels.reserve(static_cast<std::size_t>(given.height * packed));

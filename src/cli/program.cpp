@@ -62,6 +62,16 @@ std::vector<std::string> command_names(const std::vector<std::unique_ptr<Command
   return names;
 }
 
+// What a shell makes of a variable that is not set would otherwise count as not given at all.
+void refuse_empty_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const bool may_lack_one = option->get_items_expected_min() == 0;
+    if (may_lack_one || std::ranges::count(option->results(), "") == 0) continue;
+    throw UsageError(option->get_name() + " is given, but its value is an empty text");
+  }
+  for (const CLI::App* command : app.get_subcommands()) refuse_empty_values(*command);
+}
+
 class Program {
  public:
   Program();
@@ -143,6 +153,7 @@ int Program::run(int count, char** arguments) {
   if (!known || !(*command)->passes_arguments_on()) {
     refuse_unknown(chosen.empty() ? nullptr : chosen.front());
   }
+  refuse_empty_values(app_);
   if (known) return run_command(**command);
   return kExitUsage;
 }

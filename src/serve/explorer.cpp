@@ -22,6 +22,19 @@ using Json = nlohmann::ordered_json;
 
 const std::string kManifest = "explorer.json";
 
+// What lies in the folder is written anew, so that a model from there would be lost.
+void refuse_own_models(const fs::path& folder, const std::vector<ExplorerModel>& models) {
+  std::error_code error;
+  const fs::path place = fs::weakly_canonical(folder, error);
+  for (const ExplorerModel& model : models) {
+    const fs::path way = fs::weakly_canonical(model.file, error).lexically_relative(place);
+    if (way.empty() || *way.begin() == "..") continue;
+    throw Error(in_quotes(model.file) + " lies in " + in_quotes(folder) +
+                ", where the page's files are written anew; move the model elsewhere, or give "
+                "another folder");
+  }
+}
+
 // Empty, or one of ours.
 void make_room(const fs::path& folder) {
   std::error_code error;
@@ -90,6 +103,7 @@ void write_explorer(const fs::path& folder, const ExplorerOptions& options) {
   for (const ExplorerModel& model : options.models) {
     io::check_model(io::SafetensorsFile::open(model.file));
   }
+  refuse_own_models(folder, options.models);
   make_room(folder);
   Json files = Json::array({"./", kManifest});
   for (const PageFile& file : explorer_files()) {

@@ -23,7 +23,7 @@ void refuse_other_file(const RunConfig& config) {
       fmt::format("{} is not the file that this run was begun with: its checksum is {}, "
                   "config.json has {}; put "
                   "that file back, or begin a new run",
-                  in_quotes(config.init), checksum, config.init_checksum));
+                  in_quotes(config.init), checksum, in_quotes(config.init_checksum)));
 }
 
 std::string named(const std::vector<std::string>& tensors) {

@@ -102,6 +102,15 @@ void RunConfig::validate() const {
     if (!is_utf8(name)) {
       throw Error(in_quotes(name) + " is not UTF-8, so config.json cannot hold it; rename it");
     }
+    if (name.find('\0') != std::string::npos) {
+      throw Error(in_quotes(name) + " has a zero byte, which no name of a file has");
+    }
+  }
+  // Without the file the run would begin from other weights, without a word.
+  if (init.empty() && !init_checksum.empty()) {
+    throw Error(
+        "init is empty, but init_checksum is there: the run starts from a model file; put the "
+        "file's path back, or begin a new run");
   }
   if (threads < 0 || threads > kMostThreads) {
     throw Error(fmt::format("threads is {}, expected 0 … {} (0: one for each core)", threads,

@@ -227,6 +227,8 @@ TEST(CMistakes, Pictures) {
   expect_failure(run(narrow), SAPE2_INFER_BAD_ARGUMENT, "row_bytes of an image is 23");
   narrow.row_bytes = -24;
   expect_failure(run(narrow), SAPE2_INFER_BAD_ARGUMENT, "row_bytes of an image is -24");
+  narrow.row_bytes = kHuge;
+  expect_failure(run(narrow), SAPE2_INFER_BAD_ARGUMENT, "more than memory can hold");
   const sape2_infer_image good = image_of(bytes, 32, 32);
   expect_failure(sape2_infer_run_images(opened.session, &good, 1, logits, 9),
                  SAPE2_INFER_BAD_ARGUMENT, "room for 9 logits");

@@ -36,6 +36,12 @@ TEST(Usage, EachMistakeGetsOneSentenceAndExitCodeTwo) {
   expect_mistake(run_sape2({"info", "--threads", "2x"}), 2, "\"2x\" is not a whole number");
   expect_mistake(run_sape2({"info", "--threads", "99999999999999999999"}), 2, "not a whole number");
   expect_mistake(run_sape2({"info", "--threads"}), 2, "--threads");
+  // `--init "$MODEL"` of a shell where MODEL is not set: not a run from scratch.
+  for (const char* option : {"--init", "--resume", "--out", "--encoding"}) {
+    expect_mistake(run_sape2({"train", "--data", "none", option, ""}), 2,
+                   std::string(option) + " is given, but its value is an empty text");
+  }
+  expect_mistake(run_sape2({"info", ""}), 2, "model is given, but its value is an empty text");
 }
 
 TEST(Usage, ColoursOnlyOnATerminalThatWantsThem) {

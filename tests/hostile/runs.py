@@ -143,7 +143,7 @@ class Runs:
         right = content(path)
         before = snapshot(run)
         config = json.loads(right)
-        how = random.randrange(5)
+        how = random.randrange(6)
         if how == 0:
             config["model"]["vit"][random.choice(["width", "depth", "heads"])] = random.choice([2, 32, -1, 10**9])
         elif how == 1:
@@ -152,7 +152,9 @@ class Runs:
             config["seed"] = 7
         elif how == 3:
             config.pop(random.choice(sorted(config)))
-        text = json.dumps(config) if how < 4 else right[:random.randrange(len(right))].decode()
+        elif how == 4:
+            config[random.choice(["init", "init_checksum"])] = random.choice(["crc32c:0", "/nowhere", "\0", "x" * 100_000, 7])
+        text = json.dumps(config) if how < 5 else right[:random.randrange(len(right))].decode()
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         result = self.resume(run, folder)

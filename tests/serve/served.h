@@ -16,6 +16,10 @@
 
 namespace sape2::serve::test {
 
+/// Seconds in which the server stops: on a machine of its own (see support/own_time.h), and on one
+/// that others keep as busy as can be.
+inline constexpr double kLongestStop = 2, kLongestStopAnywhere = 30;
+
 /// A small model whose parameters are drawn from a seed.
 inline ServedModel small_model(const std::string& encoding,
                                const std::string& task = nn::kClassification) {

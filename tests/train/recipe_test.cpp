@@ -171,6 +171,10 @@ TEST(RunConfig, HostileTextIsAnswered) {
   expect_contains(refused(with("\"heads\": 2", "\"heads\": 5")), "5");
   expect_contains(refused(with("\"train_images\": 0", "\"train_images\": \"all\"")),
                   "train_images");
+  expect_contains(
+      refused(with("\"init\": \"\"", "\"init\": \"\", \"init_checksum\": \"crc32c:01234567\"")),
+      "init is empty, but init_checksum is there");
+  expect_contains(refused(with("\"init\": \"\"", "\"init\": \"a\\u0000b\"")), "zero byte");
 }
 
 TEST(RunConfig, BfloatNeedsAGpu) {

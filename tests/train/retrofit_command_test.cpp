@@ -105,6 +105,22 @@ TEST(RetrofitCommand, MistakesAreOneSentenceAndLeaveNothing) {
   refused(adapt({"--encoding", "sape3"}), "sape3");
 }
 
+// It once began again from scratch, without a word.
+TEST(RetrofitCommand, ARunThatLostTheFileItStartsFromIsRefused) {
+  const ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  ASSERT_EQ(run_sape2(adapt({"--out", run})).exit_code, 0);
+  auto config = json_of(run / "config.json");
+  config["init"] = "";
+  write_bytes(run / "config.json", config.dump());
+  const std::string log = file_bytes(run / "log.jsonl");
+  for (const Arguments& more : {Arguments{}, Arguments{"--restart"}}) {
+    expect_mistake(run_sape2(with({"train", "--resume", run}, more)), 1,
+                   "init is empty, but init_checksum is there");
+    EXPECT_EQ(file_bytes(run / "log.jsonl"), log);
+  }
+}
+
 TEST(RetrofitCommand, ComparesFromATrainedModel) {
   const ScratchFolder scratch;
   const Arguments compare =

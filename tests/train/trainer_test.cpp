@@ -368,6 +368,8 @@ TEST(Trainer, NeedsTheFileItStartedFromOnlyOnce) {
   fs::copy(scratch / "second/last.safetensors", config.init);
   expect_contains(error_text([&] { train(scratch / "run", config); }),
                   "is not the file that this run was begun with");
+  config.init_checksum = std::string(100'000, 'x');
+  EXPECT_LT(error_text([&] { train(scratch / "third", config); }).size(), 1000u);
 }
 
 TEST(Trainer, RefusesToStartFromWhatIsNoModel) {

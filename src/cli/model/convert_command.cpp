@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/model_path.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 
@@ -39,6 +40,7 @@ class ConvertCommand : public Command {
 
   int run(Terminal& terminal) override {
     const auto file = model_file_of(model_);
+    refuse_to_overwrite(out_, {file});
     const auto model = io::load_model(file);
     const auto original = io::SafetensorsFile::open(file);
     io::save_model(out_, *model,

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/limits.h"
 #include "cli/model_argument.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/whole_number.h"
@@ -86,6 +87,7 @@ class ExplainCommand : public Command {
 
   int run(Terminal& terminal) override {
     const explain::FigureOptions options = checked_options();
+    refuse_lost_files();
     const explain::DrawOptions draw{.palette = explain::parse_palette(colours_),
                                     .contact_sheet = grid_,
                                     .dots_per_inch = static_cast<double>(dots_per_inch_)};
@@ -130,6 +132,13 @@ class ExplainCommand : public Command {
     options.with_matrix = !grid_;
     if (!npz_.empty() || !safetensors_.empty()) options.most_matrix_rows = kMostSavedRows;
     return options;
+  }
+
+  void refuse_lost_files() const {
+    std::vector<std::filesystem::path> read{model_file_of(model_)};
+    if (!compare_.empty()) read.push_back(model_file_of(compare_));
+    read.insert(read.end(), images_.begin(), images_.end());
+    for (const std::string& file : {out_, npz_, safetensors_}) refuse_to_overwrite(file, read);
   }
 
   explain::FigureRow row_of(const explain::Picture& picture,

@@ -7,6 +7,7 @@
 #include "cli/limits.h"
 #include "cli/model_argument.h"
 #include "cli/model_path.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/whole_number.h"
@@ -50,7 +51,9 @@ class ExportCommand : public Command {
   int run(Terminal& terminal) override {
     onnx::ExportOptions options{.normalise = normalise_, .opset = opset_};
     if (!size_.empty()) options.image_size = nn::Size2d{size_.front(), size_.back()};
-    const auto model = io::load_model(model_file_of(model_));
+    const auto file = model_file_of(model_);
+    refuse_to_overwrite(out_, {file});
+    const auto model = io::load_model(file);
     onnx::export_model(*model, out_, options);
     terminal.print(fmt::format("wrote {} ({:.1f} MB)", printable(out_),
                                static_cast<double>(std::filesystem::file_size(out_)) / 1e6));

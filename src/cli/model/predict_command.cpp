@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/limits.h"
 #include "cli/model_argument.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/whole_number.h"
@@ -85,7 +86,7 @@ class MaskWriter {
   MaskWriter(const std::string& folder, const nn::ModelConfig& config) : folder_(folder) {
     if (folder.empty()) return;
     std::error_code error;
-    std::filesystem::create_directories(folder_, error);
+    is_new_ = std::filesystem::create_directories(folder_, error);
     if (error) {
       throw Error("cannot make the folder " + in_quotes(folder_) + ": " + error.message());
     }
@@ -93,6 +94,14 @@ class MaskWriter {
       colours_.push_back(data::mask_colour(i));
     }
   }
+
+  /// A folder that was made for masks, and got none, goes again.
+  ~MaskWriter() {
+    std::error_code ignored;
+    if (is_new_) std::filesystem::remove(folder_, ignored);  // only if it is empty
+  }
+  MaskWriter(const MaskWriter&) = delete;
+  MaskWriter& operator=(const MaskWriter&) = delete;
 
   /// The files written; none without a folder.
   std::vector<std::string> write(const explain::Picture& picture, const data::Image& mask) {
@@ -120,6 +129,7 @@ class MaskWriter {
   }
 
   std::filesystem::path folder_;
+  bool is_new_ = false;
   std::vector<data::MaskColour> colours_;
   std::set<std::string> used_;
 };
@@ -164,7 +174,10 @@ class PredictCommand : public Command {
   }
 
   int run(Terminal& terminal) override {
-    if (!sheet_.empty()) explain::figure_format(sheet_);
+    if (!sheet_.empty()) {
+      explain::figure_format(sheet_);
+      refuse_to_overwrite(sheet_, {images_.begin(), images_.end()});
+    }
     const auto model = load_model_argument(model_, device_);
     if (model->config().head() == nn::Head::pixels) return predict_masks(terminal, *model);
     if (!out_.empty()) {

@@ -6,6 +6,7 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/run_sape2.h"
+#include "support/file_bytes.h"
 #include "support/scratch_folder.h"
 
 #include <ATen/ATen.h>
@@ -280,6 +281,27 @@ TEST(Convert, AnswersMistakesWithASentence) {
   expect_mistake(run_sape2({"convert", model, "-o", folder / "x", "--weights", "int8"}), 2, "int8");
   expect_mistake(run_sape2({"convert", model, "-o", "/nowhere/x.safetensors"}), 1, "/nowhere");
   expect_mistake(run_sape2({"convert", folder / "none", "-o", folder / "x"}), 1, "none");
+}
+
+// What a command reads it does not write over, whatever its name is.
+TEST(Commands, KeepTheFilesThatTheyRead) {
+  const ScratchFolder folder;
+  const std::string model = save_model(folder), link = folder / "link.safetensors";
+  fs::create_symlink(model, link);
+  const auto keeps = [&](const std::vector<std::string>& arguments, const std::string& file) {
+    const std::string before = file_bytes(file);
+    expect_mistake(run_sape2(arguments), 1, "this command reads that file");
+    EXPECT_EQ(file_bytes(file), before);
+  };
+  for (const std::string& out : {model, link, (folder / "./best.safetensors").native()}) {
+    keeps({"export", model, "-o", out}, model);
+    keeps({"convert", model, "-o", out}, model);
+    keeps({"explain", model, "shapes:test:0", "--safetensors", out}, model);
+  }
+  if (!SAPE2_HAVE_IMAGES || !SAPE2_HAVE_DRAWING) return;
+  const std::string picture = save_picture(folder, "one.png");
+  keeps({"explain", model, picture, "-o", picture}, picture);
+  keeps({"predict", model, picture, "--sheet", picture}, picture);
 }
 
 TEST(Probe, PrintsEveryProbe) {

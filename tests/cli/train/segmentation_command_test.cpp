@@ -200,6 +200,12 @@ TEST(SegmentationCommands, ExplainAndExportOfThePageTakeThem) {
   const Outcome scenes =
       run_sape2({"serve", model, "--data", save_scenes(folder), "--images", "1", "--export", page});
   EXPECT_EQ(scenes.exit_code, 0) << scenes.err;
+  // A model that lies in the page is not taken away to write it anew.
+  const fs::path own = fs::path(page) / "models/0.safetensors";
+  for (const std::string& again : {page, page + "/"}) {
+    expect_mistake(run_sape2({"serve", own, "--export", again}), 1, "move the model elsewhere");
+    EXPECT_TRUE(fs::exists(own));
+  }
 #endif
 }
 
@@ -213,6 +219,9 @@ TEST(SegmentationCommands, MistakesAreOneSentence) {
                  "the task \"detection\" is not known");
   expect_mistake(run_sape2({"predict", model, "shapes:test:0", "--sheet", folder / "a.png"}), 1,
                  "--out FOLDER");
+  const std::string masks = folder / "masks";
+  expect_mistake(run_sape2({"predict", model, folder / "none.png", "--out", masks}), 1, "none.png");
+  EXPECT_FALSE(fs::exists(masks));
   EXPECT_FALSE(fs::exists(run));
 }
 
