@@ -14,10 +14,11 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN")
 
 # ccache sees paths from the build folder and ignores where that folder is, so it knows a file again in another clone.
+# What it is told to be sloppy about are precompiled headers, which it otherwise does not cache.
 find_program(SAPE2_CCACHE ccache)
 if(SAPE2_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=true
-                                  "${SAPE2_CCACHE}")
+                                  CCACHE_SLOPPINESS=pch_defines,time_macros "${SAPE2_CCACHE}")
 endif()
 
 # Compile and link options of our own code; never exported to users' projects.
