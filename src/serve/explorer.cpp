@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 
 namespace sape2::serve {
 namespace {
@@ -22,16 +23,19 @@ using Json = nlohmann::ordered_json;
 
 const std::string kManifest = "explorer.json";
 
-// What lies in the folder is written anew, so that a model from there would be lost.
+constexpr std::array kRewritten{"models", "images"};  // folders in the page's
+
+// A model from an older page would be lost.
 void refuse_own_models(const fs::path& folder, const std::vector<ExplorerModel>& models) {
   std::error_code error;
-  const fs::path place = fs::weakly_canonical(folder, error);
-  for (const ExplorerModel& model : models) {
-    const fs::path way = fs::weakly_canonical(model.file, error).lexically_relative(place);
-    if (way.empty() || *way.begin() == "..") continue;
-    throw Error(in_quotes(model.file) + " lies in " + in_quotes(folder) +
-                ", where the page's files are written anew; move the model elsewhere, or give "
-                "another folder");
+  for (const char* part : kRewritten) {
+    const fs::path place = fs::weakly_canonical(folder / part, error);
+    for (const ExplorerModel& model : models) {
+      const fs::path way = fs::weakly_canonical(model.file, error).lexically_relative(place);
+      if (way.empty() || *way.begin() == "..") continue;
+      throw Error(in_quotes(model.file) + " lies in " + in_quotes(folder / part) +
+                  ", which is written anew; move the model elsewhere, or give another folder");
+    }
   }
 }
 
@@ -47,7 +51,7 @@ void make_room(const fs::path& folder) {
     throw Error("the folder " + in_quotes(folder) +
                 " has other things in it; give an empty one, or one that the page was written to");
   }
-  for (const char* part : {"models", "images"}) {
+  for (const char* part : kRewritten) {
     fs::remove_all(folder / part, error);
     fs::create_directories(folder / part, error);
     if (error) throw Error("cannot write to " + in_quotes(folder) + ": " + error.message());
