@@ -27,7 +27,9 @@ struct PlainColumns {
 
 /// Whole grid rows, or equal parts of long ones, each padded to a multiple of 8: then a column of
 /// the tile always stands for the same column of the grid (within a part), and eight neighbouring
-/// slots share a grid row. Prefix tokens follow behind the last part as further rows.
+/// slots share a grid row. Prefix tokens follow behind the last part as further rows. (sm90's
+/// KeyTiling cuts lines by the same rule, but on the host and with prefix tokens in tiles of their
+/// own, as TMA needs them; here the width is known when compiled.)
 template <int Width>
 struct GridColumns {
   int rows, cols, prefix;
