@@ -81,6 +81,11 @@ def test_wrong_constructor_arguments(arguments: dict[str, object], sentence: str
         Attention(64, **{"num_heads": 4, "grid": (4, 4), **arguments})
 
 
+def test_numbers_of_numpy() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert Attention(64, numpy.int64(4), grid=(4, 4), prefix=1)(torch.randn(2, 17, 64)).shape == (2, 17, 64)
+
+
 def test_wrong_calls() -> None:
     attention = Attention(64, 4, grid=(4, 4), prefix=1)
     with pytest.raises(ValueError, match="there are 26 tokens, but 1 before the patches and a grid of 4×4 make 17"):

@@ -10,10 +10,11 @@ from typing import Any
 import peers
 import pytest
 import torch
-from conftest import DEVICE
+from conftest import DEVICE, needs_torch_2
 from torch import nn
 
 import sape2
+from sape2.nn._encoding import is_traced
 
 BIAS_ENCODINGS = [
     "sape2-q", "sape2-k", "sape2-qk", "sape2-rel-q", "sape2-rel-k", "sape2-rel-qk",
@@ -203,6 +204,29 @@ def test_traced_by_torch_fx() -> None:
         expected = model(images())
         torch.testing.assert_close(torch.fx.symbolic_trace(model)(images()), expected)
         torch.testing.assert_close(model(images()), expected)
+
+
+def test_traced_by_torch_jit() -> None:
+    model = fill_tables(sape2.patch(small_timm()))
+    expected = model(images())
+    torch.testing.assert_close(torch.jit.trace(model, images())(images()), expected)
+    torch.testing.assert_close(model(images()), expected)
+
+
+@needs_torch_2
+def test_before_pytorch_2_3_nothing_tells_of_a_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.compiler, "is_compiling", raising=False)
+    assert not is_traced()
+
+
+@needs_torch_2
+def test_only_the_patch_embedding_is_compiled() -> None:
+    """It notes the grid, and the layers, which are not compiled, find it."""
+    model = fill_tables(sape2.patch(small_timm(dynamic_img_size=True)))
+    expected = [model(images(*size)) for size in SIZES]
+    model.patch_embed.compile(backend="aot_eager")
+    for size, outputs in zip(SIZES, expected):
+        torch.testing.assert_close(model(images(*size)), outputs)
 
 
 def test_state_dict_goes_into_another_patched_model() -> None:

@@ -67,7 +67,8 @@ void refuse_empty_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const bool may_lack_one = option->get_items_expected_min() == 0;
     if (may_lack_one || std::ranges::count(option->results(), "") == 0) continue;
-    throw UsageError(option->get_name() + " is given, but its value is an empty text");
+    throw UsageError(option->get_name() +
+                     " is given, but its value is an empty text; give one, or leave it out");
   }
   for (const CLI::App* command : app.get_subcommands()) refuse_empty_values(*command);
 }

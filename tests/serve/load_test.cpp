@@ -160,8 +160,8 @@ TEST(Load, TwoHundredClientsATenthOfThemHostile) {
   EXPECT_LT(stop_wall, kLongestStopAnywhere);
   std::printf(
       "%d clients, %d of them hostile, %d s: %d right answers, %d wrong, %d told to wait, "
-      "%d hostile requests; memory grew by %.0f MiB at most; stopped in %.2f s (%.2f s of it not "
-      "other programs')\n",
+      "%d hostile requests; memory grew by %.0f MiB at most; stopped in %.2f s (%.2f s without "
+      "other programs)\n",
       kClients, kHostile, seconds_asked_for(), counts.right.load(), counts.wrong.load(),
       counts.told_to_wait.load(), counts.hostile.load(), peak - before, stop_wall, stop_seconds);
 }

@@ -110,7 +110,7 @@ TEST(Stop, ComesInTwoSecondsWhateverIsUnderWay) {
     EXPECT_EQ(end.exit_code, 0);
     EXPECT_LT(end.seconds, kLongestStop);
     EXPECT_LT(end.wall_seconds, kLongestStopAnywhere);
-    std::printf("stopped in %.2f s (%.2f s of it not other programs')\n", end.wall_seconds,
+    std::printf("stopped in %.2f s (%.2f s without other programs)\n", end.wall_seconds,
                 end.seconds);
   }
 }

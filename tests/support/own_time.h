@@ -15,12 +15,12 @@
 
 namespace sape2::testing {
 
-/// How long a process takes for something, in seconds since this object was made: for limits that
-/// must hold on a busy machine too. Time counts less only by as much as other programs hold it up,
-/// of which two measures must both tell: the share of all cores that they take (Linux's
-/// /proc/stat), and how much slower a thread of our own gets on that computes all the time. Where
-/// the machine is not busy it is the time of a clock, and work that goes on too long is found at
-/// any load.
+/// Seconds since this object was made, without those that other programs took: for limits that must
+/// hold on a busy machine too. There are two ways to count them, and the larger result is given:
+/// the time less the share of all cores that other programs used (Linux's /proc/stat), and the
+/// processor time that a thread of our own got which computes without a pause. On an idle machine
+/// both are the time of a clock. Work that takes too long is found at any load; for what only waits
+/// too long, limit wall_seconds() as well.
 class OwnTime {
  public:
   /// Of this process or of a child, which may have ended but was not yet waited for.

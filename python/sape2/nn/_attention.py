@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, SupportsIndex
 
 import torch
 import torch.fx
@@ -87,7 +87,7 @@ class Attention(nn.Module):
                 f"attn_drop is {attn_drop}, but the fused attention never stores its weights and cannot drop them; "
                 "use 0, and proj_drop in its place"
             )
-        if not isinstance(num_heads, int) or num_heads < 1:
+        if not isinstance(num_heads, SupportsIndex) or num_heads < 1:
             raise ValueError(f"num_heads is {num_heads}; a whole number from 1 was expected")
         if attn_head_dim is None and dim % num_heads:
             raise ValueError(f"dim is {dim}, which {num_heads} heads do not divide")

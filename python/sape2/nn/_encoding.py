@@ -14,8 +14,8 @@ from .._encodings import Described, Grid, Parameters, Shape, described, rows_and
 
 def is_traced() -> bool:
     """Whether torch.compile, torch.export or torch.jit.trace is at work."""
-    compiler = getattr(torch, "compiler", None)  # PyTorch 1 has none
-    return bool((compiler is not None and compiler.is_compiling()) or torch._C._get_tracing_state())
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)  # PyTorch has it since 2.3
+    return bool((is_compiling is not None and is_compiling()) or torch._C._get_tracing_state())
 
 
 def is_in_backward() -> bool:
@@ -58,12 +58,14 @@ class GridRecord:
         self._by_patches = {rows * cols: (rows, cols)}
         self._waiting: set[Grid] = set()  # whose backward pass may still come
         self._went_back = False
+        self._was_traced = False
 
     def note(self, rows: int, cols: int) -> None:
         """Keeps the grid of the images that come."""
         self.rows, self.cols = rows, cols
         # A traced model has no other grid in between, and sides that are left open are no keys.
-        if is_traced():
+        self._was_traced = is_traced()
+        if self._was_traced:
             return
         self._own.grid = self._by_patches[rows * cols] = rows, cols
         if self._went_back:
@@ -73,7 +75,8 @@ class GridRecord:
 
     def grid_of(self, patches: Any) -> Grid:
         """The grid for so many patches, or the last one if none is known; attention says that it does not fit."""
-        if is_traced() or isinstance(patches, torch.fx.Proxy):
+        # Where only what notes the grid was compiled, that one is still the last.
+        if is_traced() or isinstance(patches, torch.fx.Proxy) or self._was_traced:
             return self.rows, self.cols
         if is_in_backward():
             self._went_back = True
