@@ -100,6 +100,10 @@ struct BackwardTile {
     for (int half = 0; half < 2; ++half)
       if (lane.t == 0) later_of[tile * kRowTile + own_row + 8 * half] = later[half];
   }
+  __device__ void read_later(float (&later)[2], int tile) const {
+    later[0] = later_of[tile * kRowTile + own_row];
+    later[1] = later_of[tile * kRowTile + own_row + 8];
+  }
   __device__ void clear_dvalues() const {
     for (int i = threadIdx.x % 32; i < 16 * cope.pitch; i += 32)
       dvalues[warp_row * cope.pitch + i] = 0.0F;
@@ -109,6 +113,16 @@ struct BackwardTile {
     load(smem.keys(), p.k, tile * kRowTile);
     load(smem.contents(), p.v, tile * kRowTile);
     arrived();
+  }
+  /// Scores and gates of the tile of keys that is in shared memory, `keys` of them real.
+  __device__ void make_scores(CopeN8& score, CopeN8& gate, int keys) const {
+    add_product_with_rows(score, smem.queries(), warp_row, smem.keys(), HeadSize);
+    make_gates(gate, score, cope.gate_scale, keys);
+  }
+  /// `later`: the sum of the gates behind the tile.
+  __device__ static void make_positions(CopeN8& position, const CopeN8& gate, float (&later)[2]) {
+    for_each_n8([&](int n8, int e) { position[n8][e] = gate[n8][e]; });
+    running_sums<true>(position, later);
   }
   __device__ float2& step(int n8, int e) const {
     return smem.steps()[(own_row + e / 2 * 8) * kStepPitch + n8 * 8 + 2 * lane.t + e % 2];
@@ -144,14 +158,22 @@ struct BackwardTile {
       slope[n8][e] *= dbias;
     });
   }
-  /// The logits' gradients become the scores', with those of the gates, which are the sums of the
-  /// positions'.
-  __device__ void gates_backward(CopeN8& gradient, const CopeN8& gate, const CopeN8& dgate) const {
+  /// The logits' gradients become the scores', with those of the gates. `dgate` comes as the
+  /// positions' gradients, which are added up from the first key on; `earlier`: sums of the tiles
+  /// before.
+  __device__ void gates_backward(CopeN8& gradient, const CopeN8& gate, CopeN8& dgate,
+                                 float (&earlier)[2]) const {
+    running_sums<false>(dgate, earlier);
     for_each_n8([&](int n8, int e) {
       const float open = gate[n8][e] * (1.0F - gate[n8][e]);
       gradient[n8][e] =
           params.logit_part * gradient[n8][e] + params.gate_part * open * dgate[n8][e];
     });
+  }
+  /// Adds the tile's steps to the gradients of table values.
+  __device__ void add_to_dvalues() const {
+    if (tiles == 1) clear_dvalues();
+    add_steps(dvalues, cope.pitch, smem.steps(), tiles == 1);
   }
   /// Keys along the rows, 16 of them a warp: adds squareᵀ · with to a block's sums, and stores them
   /// when they are complete.
@@ -180,8 +202,11 @@ struct BackwardTile {
           column < cope.positions ? dvalues[(own_row + e / 2 * 8) * cope.pitch + column] : 0.0F;
     });
   }
-  /// Adds a block's sums of the table's gradient, where there are some, and keeps them.
-  __device__ void add_to_table(float (&dtable)[kOutN8][4], int first, bool table_begun) const {
+  /// The gradient of table rows `first` …, from those of their values: adds a block's sums, where
+  /// there are some, and keeps them.
+  __device__ void add_to_table(int first, bool table_begun) const {
+    float dtable[kOutN8][4] = {};
+    add_transposed_product(dtable, smem.weights(), warp_row, smem.queries());
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first + own_row + 8 * half;
@@ -191,6 +216,13 @@ struct BackwardTile {
       if (table_begun) add_sums(dtable, half, sums, g.head_size);
       keep_sums(sums, dtable, half, g.head_size);
     }
+  }
+  /// By the factor that the scores' gradients were left without.
+  __device__ void scale(float (&dq)[kOutN8][4]) const {
+#pragma unroll
+    for (int n8 = 0; n8 < kOutN8; ++n8)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) dq[n8][e] *= params.common;
   }
   __device__ void store_dq(const float (&dq)[kOutN8][4]) const {
     const auto dq_head = head_of<T>(params.attention.dq, image, head);
@@ -258,8 +290,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
           t.arrived();
           t.keep_later(later, tile);
           CopeN8 scores = {}, gates;
-          add_product_with_rows(scores, smem.queries(), warp_row, smem.keys(), HeadSize);
-          make_gates(gates, scores, cope.gate_scale, g.tokens - tile * kRowTile);
+          t.make_scores(scores, gates, g.tokens - tile * kRowTile);
           running_sums<true>(gates, later);
         }
         t.clear_dvalues();
@@ -272,24 +303,17 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
 
         const int valid = g.tokens - tile * kRowTile;
         float later[2] = {};
-        if (tiles > 1) {
-          later[0] = later_of[tile * kRowTile + own_row];
-          later[1] = later_of[tile * kRowTile + own_row + 8];
-        }
+        if (tiles > 1) t.read_later(later, tile);
         CopeN8 weight = {}, gate, position, slope, gradient = {};
-        add_product_with_rows(weight, smem.queries(), warp_row, smem.keys(), HeadSize);
-        make_gates(gate, weight, cope.gate_scale, valid);
-        for_each_n8([&](int n8, int e) { position[n8][e] = gate[n8][e]; });
-        running_sums<true>(position, later);
+        t.make_scores(weight, gate, valid);
+        t.make_positions(position, gate, later);
         t.make_weights(weight, slope, position, valid, last_position, scaled_maximum, inverse_sum);
         add_product_with_rows(gradient, smem.douts(), warp_row, smem.contents(), HeadSize);
         t.softmax_backward(gradient, slope, weight, mean);
         store_square(smem.weights(), weight);
-        running_sums<false>(slope, earlier);
-        t.gates_backward(gradient, gate, slope);
+        t.gates_backward(gradient, gate, slope, earlier);
         __syncwarp();
-        if (tiles == 1) t.clear_dvalues();
-        add_steps(dvalues, cope.pitch, smem.steps(), tiles == 1);
+        t.add_to_dvalues();
         add_product_with_columns<T>(dq, gradient, smem.keys());
         __syncthreads();
         store_square(smem.dlogits(), gradient);
@@ -299,10 +323,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
         t.add_keys(smem.weights(), smem.douts(), params.dv, params.attention.dv, 1.0F, tile);
       }
 
-#pragma unroll
-      for (int n8 = 0; n8 < kOutN8; ++n8)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) dq[n8][e] *= params.common;
+      t.scale(dq);
       for (int first = 0; first < cope.positions; first += kRowTile) {
         __syncthreads();
         if (!resident) load_table<T, HeadSize>(smem.table(), cope, first, g.head_size);
@@ -311,9 +332,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 2)
         store_square(smem.weights(), part);
         __syncthreads();
         add_product_with_columns<T>(dq, part, smem.table());
-        float dtable[kOutN8][4] = {};
-        add_transposed_product(dtable, smem.weights(), warp_row, smem.queries());
-        t.add_to_table(dtable, first, table_begun);
+        t.add_to_table(first, table_begun);
       }
       table_begun = true;
       if (params.attention.dq.data != nullptr) t.store_dq(dq);

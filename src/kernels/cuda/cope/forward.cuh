@@ -14,10 +14,24 @@
 /// positions are sums from the end.
 namespace sape2::kernels::cuda::cope {
 
+/// What lies where in shared memory, behind its alignment; table values come last, where they fit.
+template <class T, int HeadSize>
+struct ForwardSmem {
+  static constexpr int kTileBytes = Tile<T>::bytes(kRowTile, HeadSize);
+  static constexpr int kValues = 4 * kTileBytes;
+  static_assert(kSharedAlignment + kValues == forward_smem_bytes<sizeof(T)>(HeadSize));
+  unsigned char* memory;
+
+  __device__ Tile<T> queries() const { return {memory, kRowTile, HeadSize}; }
+  __device__ Tile<T> keys() const { return {memory + kTileBytes, kRowTile, HeadSize}; }
+  __device__ Tile<T> contents() const { return {memory + 2 * kTileBytes, kRowTile, HeadSize}; }
+  __device__ Tile<T> table() const { return {memory + 3 * kTileBytes, kRowTile, HeadSize}; }
+  __device__ float* values() const { return reinterpret_cast<float*>(memory + kValues); }
+};
+
 template <class T, int HeadSize>
 __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
     forward_kernel(const __grid_constant__ ForwardParams params) {
-  constexpr int kTileBytes = Tile<T>::bytes(kRowTile, HeadSize);
   extern __shared__ unsigned char shared[];
   const AttentionParams& p = params.attention;
   const Params& cope = params.cope;
@@ -28,13 +42,9 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
   const Lane lane;
   const int warp_row = threadIdx.x / 32 * 16, own_row = warp_row + lane.g;
 
-  unsigned char* const start = aligned_shared(shared);
-  const Tile<T> queries{start, kRowTile, HeadSize};
-  const Tile<T> keys{start + kTileBytes, kRowTile, HeadSize};
-  const Tile<T> contents{start + 2 * kTileBytes, kRowTile, HeadSize};
-  const Tile<T> table{start + 3 * kTileBytes, kRowTile, HeadSize};
+  const ForwardSmem<T, HeadSize> smem{aligned_shared(shared)};
   float* const values = cope.values == nullptr
-                            ? reinterpret_cast<float*>(start + 4 * kTileBytes)
+                            ? smem.values()
                             : cope.values + std::int64_t(blockIdx.x) * kRowTile * cope.pitch;
 
   const auto load = [&](const Tile<T>& tile, const ConstView& from, int first) {
@@ -42,14 +52,14 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
                                   [&](int r) { return first + r < g.tokens ? first + r : -1; });
   };
   const auto load_keys = [&](int tile) {
-    load(keys, p.k, tile * kRowTile);
-    load(contents, p.v, tile * kRowTile);
+    load(smem.keys(), p.k, tile * kRowTile);
+    load(smem.contents(), p.v, tile * kRowTile);
     cp_async_commit();
   };
   const int last_tile = static_cast<int>(tiles) - 1;
-  load(queries, p.q, first_row);
+  load(smem.queries(), p.q, first_row);
   load_keys(last_tile);
-  make_values<T, HeadSize>(values, cope, queries, table, false, g.head_size);
+  make_values<T, HeadSize>(values, cope, smem.queries(), smem.table(), false, g.head_size);
 
   const auto last_position = static_cast<float>(cope.positions - 1);
   OnlineSoftmax softmax;
@@ -63,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
     }
     const int valid = g.tokens - tile * kRowTile;
     CopeN8 logits = {}, positions;
-    add_product_with_rows(logits, queries, warp_row, keys, HeadSize);
+    add_product_with_rows(logits, smem.queries(), warp_row, smem.keys(), HeadSize);
     make_gates(positions, logits, cope.gate_scale, valid);
     running_sums<true>(positions, later);
     for_each_n8([&](int n8, int e) {
@@ -73,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 ? 1 : 3)
       logits[n8][e] = n8 * 8 + 2 * lane.t + e % 2 < valid ? logit : -INFINITY;
     });
     softmax.update(logits, out);
-    add_product_with_columns<T>(out, logits, contents);
+    add_product_with_columns<T>(out, logits, smem.contents());
   }
 
   const auto out_head = head_of<T>(p.out, image, head);
