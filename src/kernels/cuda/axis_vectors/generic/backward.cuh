@@ -63,11 +63,23 @@ struct BackwardTile {
   const float &gate_scale, &gate_offset;
   float &dscale, &doffset;
 
+  __device__ void load_group() const {
+    const auto token_of = [&](int row) { return tokens[row]; };
+    load_rows<HeadSize>(smem.q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
+    load_rows<HeadSize>(smem.k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
+  }
   __device__ TableTile<T, HeadSize> load_table(int set, bool load) const {
     return TableTile<T, HeadSize>({p.tables[set][params.axis] + head * p.table_head_stride +
                                        std::int64_t(axis.table_first) * g.head_size,
                                    axis.positions, g.head_size},
                                   smem.table, load);
+  }
+  /// What forward had of sixteen patches from row `first` of the group on; their line begins at
+  /// row `begin`.
+  __device__ void recompute(float (&score)[N8][4], float (&position)[N8][4], int first, int begin,
+                            int own) const {
+    line_scores<T, HeadSize>(score, axis, smem.q, smem.k, first, begin);
+    line_positions<T>(position, score, axis, p.span, own, gate_scale, gate_offset);
   }
   __device__ void add_to_rows(const View& tensor, const float (&c)[kN8][4], int first) const {
     if (tensor.data == nullptr) return;
@@ -115,6 +127,26 @@ struct BackwardTile {
     for (int i = lane; i < 16 * value_pitch; i += 32) values[i] += values[i + 16 * value_pitch];
     __syncwarp();
   }
+  /// The same from gradients of either type.
+  __device__ void vectors_backward(int set, int first, int own_first,
+                                   const float (&position)[N8][4],
+                                   float (&dposition)[N8][4]) const {
+    const auto& from = params.all.gradients;
+    if (from.fp32) {
+      turn_gradients(static_cast<const float*>(from.axes[params.axis]), set, first, own_first,
+                     position, dposition);
+    } else {
+      turn_gradients(static_cast<const T*>(from.axes[params.axis]), set, first, own_first, position,
+                     dposition);
+    }
+  }
+  /// The source's own gradient, dz · table. Of two sets the first one's is that of q.
+  __device__ void source_backward(float (&dsource)[kN8][4], const TableTile<T, HeadSize>& table,
+                                  int set, int first, int own_first) const {
+    choose(dsource, dsource, false);
+    table.add_product(dsource, axis, own_first, values, value_pitch);
+    if (set + 1 < p.sets) add_to_rows(params.all.dq, dsource, first);
+  }
   /// c += dzᵀ · source, 16 rows `r` … of the table's gradient from the 16 patches of a warp.
   __device__ void add_to_table(float (&c)[kN8][4], const Tile<T>& source, int r, int first_row,
                                int tile) const {
@@ -131,6 +163,11 @@ struct BackwardTile {
       mma(c[n8 + 1], fragment, b[1]);
     }
   }
+  /// This block's sums of a table's gradient.
+  __device__ float* table_sums(int set) const {
+    return params.all.dtables[params.axis] +
+           (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions * g.head_size;
+  }
   __device__ void store_table_rows(float* partial, const float (&c)[kN8][4], int r,
                                    bool add) const {
 #pragma unroll
@@ -139,8 +176,10 @@ struct BackwardTile {
       if (row < axis.positions) sum_row(partial + row * g.head_size, c, half, g.head_size, add);
     }
   }
-  /// The gates' gradients become the scores', and add to those of the gates' scale and offset.
-  __device__ void gates_backward(float (&d)[N8][4], const float (&score)[N8][4]) const {
+  /// The positions' gradients become the gates' and then the scores', and add to those of the
+  /// gates' scale and offset.
+  __device__ void gates_backward(float (&d)[N8][4], const float (&score)[N8][4], int own) const {
+    sum_by_span<false>(d, p.span, own);
 #pragma unroll
     for (int n8 = 0; n8 < N8; ++n8)
 #pragma unroll
@@ -186,6 +225,14 @@ struct BackwardTile {
       }
     }
   }
+  /// dk of sixteen keys. `is_dk`: whether the source's gradient is one of keys.
+  __device__ void keys_backward(const float (&dsource)[kN8][4], bool is_dk, int first,
+                                int begin) const {
+    float dk[kN8][4];
+    choose(dk, dsource, is_dk);
+    add_dk(dk, first, begin);
+    add_to_rows(params.all.dk, dk, first);
+  }
   /// This block's sums of what the gates' scale and offset get.
   __device__ void store_gate_sums(float* shared) const {
     float* const gate_sums[2] = {params.all.dgate_scale[params.axis],
@@ -224,9 +271,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
   float* const positions = smem.scratch + warp / turns * warp_scratch(axis);
   float* const values = positions + 16 * pitch;
   int* const tokens = smem.tokens(axis, turns);
-  const auto token_of = [&](int row) { return tokens[row]; };
 
-  const auto& from = params.all.gradients;
   const float gate_scale = per_head(p.gate_scale, head, 1.0F / sqrtf(g.head_size));
   const float gate_offset = per_head(p.gate_offset, head, 0.0F);
   float dscale = 0.0F, doffset = 0.0F;
@@ -238,8 +283,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
   for (int group = first_group; group < last_group; ++group) {
     __syncthreads();
     list_tokens(axis, g, group, tokens);
-    load_rows<HeadSize>(smem.q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
-    load_rows<HeadSize>(smem.k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
+    steps.load_group();
     cp_async_commit();
     if (p.sets == 1) steps.load_table(0, group == first_group);
     cp_async_wait<0>();
@@ -252,10 +296,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
       const bool busy = first < axis.group_rows;
       const int begin = first / axis.line_rows * axis.line_rows, own = first - begin + at.g;
       float score[N8][4], position[N8][4], dposition[N8][4] = {};
-      if (busy) {
-        line_scores<T, HeadSize>(score, axis, smem.q, smem.k, first, begin);
-        line_positions<T>(position, score, axis, p.span, own, gate_scale, gate_offset);
-      }
+      if (busy) steps.recompute(score, position, first, begin, own);
       for (int set = 0; set < p.sets; ++set) {
         const bool from_q = set == 0 && p.first_from_q;
         const Tile<T> source{from_q ? smem.q.data : smem.k.data, axis.group_rows, HeadSize};
@@ -265,24 +306,13 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
           if (busy && warp % turns == turn) {
             const int own_first = first - begin;
             table.values(axis, first, own_first, source, values, value_pitch);
-            if (from.fp32) {
-              steps.turn_gradients(static_cast<const float*>(from.axes[params.axis]), set, first,
-                                   own_first, position, dposition);
-            } else {
-              steps.turn_gradients(static_cast<const T*>(from.axes[params.axis]), set, first,
-                                   own_first, position, dposition);
-            }
-            // The source's own gradient, dz · table. Of two sets the first one's is that of q.
-            choose(dsource[round], dsource[round], false);
-            table.add_product(dsource[round], axis, own_first, values, value_pitch);
-            if (set + 1 < p.sets) steps.add_to_rows(params.all.dq, dsource[round], first);
+            steps.vectors_backward(set, first, own_first, position, dposition);
+            steps.source_backward(dsource[round], table, set, first, own_first);
           }
           __syncthreads();
           // The table's gradient from all rows in work, dzᵀ · source; 16 table rows a round.
           if (params.all.dtables[params.axis] != nullptr) {
-            float* const partial =
-                params.all.dtables[params.axis] +
-                (std::int64_t(blockIdx.x) * p.sets + set) * axis.positions * g.head_size;
+            float* const partial = steps.table_sums(set);
             const int row_tiles = min(kWarps, (axis.group_rows - first_row) / 16);
             for (int r = warp * 16; r < axis.positions; r += kWarps * 16) {
               float c[kN8][4] = {};
@@ -296,8 +326,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
       }
 
       if (busy) {
-        sum_by_span<false>(dposition, p.span, own);
-        steps.gates_backward(dposition, score);
+        steps.gates_backward(dposition, score, own);
         float dq[kN8][4];
         choose(dq, dsource[round], last_from_q);
         steps.add_dq(dq, dposition, first, begin);
@@ -311,10 +340,7 @@ __global__ void __launch_bounds__(kThreads, kIsFp32<T> || HeadSize > 64 || N8 > 
       const int first = round * kRowTile + warp * 16;
       if (first >= axis.group_rows || params.all.dk.data == nullptr) break;
       const int begin = first / axis.line_rows * axis.line_rows;
-      float dk[kN8][4];
-      choose(dk, dsource[round], !last_from_q);
-      steps.add_dk(dk, first, begin);
-      steps.add_to_rows(params.all.dk, dk, first);
+      steps.keys_backward(dsource[round], !last_from_q, first, begin);
     }
   }
 

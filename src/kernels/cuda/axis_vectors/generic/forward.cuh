@@ -39,11 +39,29 @@ __device__ void store_vector(Number* to, const float (&line)[N8][4], int half, i
   }
 }
 
+/// What lies where in shared memory.
+template <class T, int HeadSize>
+struct ForwardSmem {
+  Tile<T> q, k;  // of the group
+  unsigned char* table;
+
+  __device__ ForwardSmem(unsigned char* memory, const AxisLines& axis)
+      : q{memory, axis.group_rows, HeadSize},
+        k{memory + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows, HeadSize},
+        table(memory + 2 * Tile<T>::bytes(axis.group_rows, HeadSize)) {}
+  /// The patches' table values, of all warps; behind them lie the group's tokens.
+  __device__ float* values(const AxisLines& axis) const {
+    return reinterpret_cast<float*>(table + TableTile<T, HeadSize>::bytes(axis));
+  }
+  __device__ int* tokens(const AxisLines& axis) const {
+    return reinterpret_cast<int*>(values(axis) + kRowTile * table_pitch(axis));
+  }
+};
+
 template <class T, int HeadSize, int N8>
 __global__ void __launch_bounds__(kThreads, !kIsFp32<T> && HeadSize <= 64 && N8 <= 8 ? 3 : 1)
     forward_kernel(const __grid_constant__ ForwardParams params) {
   extern __shared__ unsigned char unaligned[];
-  unsigned char* const shared = aligned_shared(unaligned);
   const Params& p = params.stage;
   const auto& g = p.geometry;
   const unsigned chunks = p.axes[0].chunks + p.axes[1].chunks, head_index = blockIdx.x / chunks;
@@ -55,14 +73,10 @@ __global__ void __launch_bounds__(kThreads, !kIsFp32<T> && HeadSize <= 64 && N8 
   const int first_group = (in_head - axis_index * p.axes[0].chunks) * axis.chunk;
   const int last_group = min(first_group + axis.chunk, axis.groups);
 
-  const Tile<T> q{shared, axis.group_rows, HeadSize};
-  const Tile<T> k{shared + Tile<T>::bytes(axis.group_rows, HeadSize), axis.group_rows, HeadSize};
-  unsigned char* const table_place = shared + 2 * Tile<T>::bytes(axis.group_rows, HeadSize);
+  const ForwardSmem<T, HeadSize> smem(aligned_shared(unaligned), axis);
   const int pitch = table_pitch(axis);
-  float* const all_values =
-      reinterpret_cast<float*>(table_place + TableTile<T, HeadSize>::bytes(axis));
-  float* const values = all_values + threadIdx.x / 32 * 16 * pitch;
-  int* const tokens = reinterpret_cast<int*>(all_values + kRowTile * pitch);
+  float* const values = smem.values(axis) + threadIdx.x / 32 * 16 * pitch;
+  int* const tokens = smem.tokens(axis);
 
   const auto& to = params.vectors;
   if (!to.plain && first_group == 0)
@@ -80,18 +94,18 @@ __global__ void __launch_bounds__(kThreads, !kIsFp32<T> && HeadSize <= 64 && N8 
   const Lane lane;
   for (int set = 0; set < p.sets; ++set) {
     const bool from_q = set == 0 && p.first_from_q;
-    const Tile<T> source{from_q ? q.data : k.data, axis.group_rows, HeadSize};
+    const Tile<T> source{from_q ? smem.q.data : smem.k.data, axis.group_rows, HeadSize};
     __syncthreads();
     const TableTile<T, HeadSize> table({p.tables[set][axis_index] + head * p.table_head_stride +
                                             std::int64_t(axis.table_first) * g.head_size,
                                         axis.positions, g.head_size},
-                                       table_place);
+                                       smem.table);
     for (int group = first_group; group < last_group; ++group) {
       __syncthreads();
       list_tokens(axis, g, group, tokens);
       const auto token_of = [&](int row) { return tokens[row]; };
-      load_rows<HeadSize>(q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
-      load_rows<HeadSize>(k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
+      load_rows<HeadSize>(smem.q, head_of<T>(p.q, image, head), g.head_size, g.aligned, token_of);
+      load_rows<HeadSize>(smem.k, head_of<T>(p.k, image, head), g.head_size, g.aligned, token_of);
       cp_async_commit();
       cp_async_wait<0>();
       __syncthreads();
@@ -100,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, !kIsFp32<T> && HeadSize <= 64 && N8 
         float line[N8][4];
         {
           float score[N8][4];
-          line_scores<T, HeadSize>(score, axis, q, k, first, begin);
+          line_scores<T, HeadSize>(score, axis, smem.q, smem.k, first, begin);
           line_positions<T>(line, score, axis, p.span, first - begin + lane.g, gate_scale,
                             gate_offset);
         }
