@@ -160,22 +160,14 @@ struct BwdScoreWg {
     wgmma_wait<1>();
     fence_accumulators(scores);
     pairs.release_rows(0, is_last);
-#pragma unroll
-    for (int n8 = 0; n8 < kN8; ++n8)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        scores[n8][e] = power_of_2(fmaf(
-            scores[n8][e], scale, fmaf(length[n8][e], factor, -(e < 2 ? row_sums.x : row_sums.y))));
+    weigh_queries(scores, length, row_sums);
     const float2 row_deltas = row_numbers(pairs.own_lse_delta() + kRowTile);
     as_fragments<T>(weights, scores);
     if constexpr (kAhead) start_again(scores, tile, Smem::k, Smem::q);
     wgmma_wait<kAhead ? 1 : 0>();
     fence_accumulators(dweights);
     const PairNumbers column_sums = numbers(pairs.lse_delta(tile));
-#pragma unroll
-    for (int n8 = 0; n8 < kN8; ++n8)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) dweights[n8][e] -= e < 2 ? row_deltas.x : row_deltas.y;
+    subtract(dweights, row_deltas);
     make_gradients<T>(query_gradients, weights, dweights);
     if (tile.number >= simple) [[unlikely]] {
       clear_padding(query_gradients, tile);
@@ -186,39 +178,17 @@ struct BwdScoreWg {
 
     wgmma_wait<kAhead ? 1 : 0>();
     fence_accumulators(scores);
-#pragma unroll
-    for (int n8 = 0; n8 < kN8; ++n8)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        scores[n8][e] =
-            fmaf(scores[n8][e], scale, fmaf(length[n8][e], factor, -column_sums.at(n8, e)));
+    make_key_logits(scores, length, column_sums);
     const PairNumbers column_deltas = numbers(pairs.lse_delta(tile) + kPairColumns);
     if constexpr (!kAhead) start_again(dweights, tile, Smem::v, Smem::dout);
-#pragma unroll
-    for (int n8 = 0; n8 < kN8; ++n8)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) scores[n8][e] = power_of_2(scores[n8][e]);
+    powers(scores);
     as_fragments<T>(weights, scores);
     wgmma_wait<0>();
     fence_accumulators(dweights);
-#pragma unroll
-    for (int n8 = 0; n8 < kN8; ++n8)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) dweights[n8][e] -= column_deltas.at(n8, e);
+    subtract(dweights, column_deltas);
     make_gradients<T>(key_gradients, weights, dweights);
     pairs.release_rows(1, is_last);
-    // ω: a pair's gradients both ways round over its distance.
-    Fragments both;
-#pragma unroll
-    for (int k = 0; k < kN8 / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        both[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
-    limit<T>(both);
-    for (Fragments& omega : inverse) {
-      multiply<T>(omega, both);
-      limit<T>(omega);
-    }
+    make_omega(inverse, query_gradients, key_gradients);
     read_columns(lengths, pairs.next_lengths(tile));
     if constexpr (!Walks) read_own(lengths);
     pairs.wait_turn(tile);
@@ -239,6 +209,59 @@ struct BwdScoreWg {
     tile = next;
   }
 
+  /// Scores become the weights of queries along the rows.
+  __device__ void weigh_queries(float (&c)[kN8][4], const float (&length)[kN8][4],
+                                float2 lse) const {
+#pragma unroll
+    for (int n8 = 0; n8 < kN8; ++n8)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        c[n8][e] = power_of_2(
+            fmaf(c[n8][e], scale, fmaf(length[n8][e], factor, -(e < 2 ? lse.x : lse.y))));
+  }
+  /// From the weights' gradients, their means of rows or of columns.
+  __device__ static void subtract(float (&c)[kN8][4], float2 means) {
+#pragma unroll
+    for (int n8 = 0; n8 < kN8; ++n8)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[n8][e] -= e < 2 ? means.x : means.y;
+  }
+  __device__ static void subtract(float (&c)[kN8][4], const PairNumbers& means) {
+#pragma unroll
+    for (int n8 = 0; n8 < kN8; ++n8)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[n8][e] -= means.at(n8, e);
+  }
+  /// Scores become the logits of keys along the rows, less lse.
+  __device__ void make_key_logits(float (&c)[kN8][4], const float (&length)[kN8][4],
+                                  const PairNumbers& lse) const {
+#pragma unroll
+    for (int n8 = 0; n8 < kN8; ++n8)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        c[n8][e] = fmaf(c[n8][e], scale, fmaf(length[n8][e], factor, -lse.at(n8, e)));
+  }
+  __device__ static void powers(float (&c)[kN8][4]) {
+#pragma unroll
+    for (int n8 = 0; n8 < kN8; ++n8)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[n8][e] = power_of_2(c[n8][e]);
+  }
+  /// ω: a pair's gradients both ways round over its distance, in the inverses' place.
+  __device__ static void make_omega(Fragments (&inverse)[2], const Fragments& query_gradients,
+                                    const Fragments& key_gradients) {
+    Fragments both;
+#pragma unroll
+    for (int k = 0; k < kN8 / 2; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        both[k].r[i] = add_pairs<T>(query_gradients[k].r[i], key_gradients[k].r[i]);
+    limit<T>(both);
+    for (Fragments& omega : inverse) {
+      multiply<T>(omega, both);
+      limit<T>(omega);
+    }
+  }
   template <int Sixteens = 4>
   __device__ void start(float (&c)[kN8][4], const Place& tile, int own, int other) const {
     start_wgmma_ss<T, Sixteens>(c, pairs.own_matrix(own), pairs.other_matrix(tile, other));
