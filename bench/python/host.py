@@ -6,16 +6,18 @@ Microseconds per call on the CPU, the least of several rounds, in time of the ca
 the machine hardly change: without gradients, with what backward needs kept, and forward + backward. PyTorch's own
 attention has three gradients, sape2-rel-k seven: those of q, k and v, two tables, and scale and offset of the gates.
 What four more cost by themselves shows torch.cat, which has next to nothing else to do, of three tensors and of seven.
-`bench/peers/host.py` measures the same on a GPU.
+Then the same for whole attention layers, as models call them: a projection to q, k and v, attention, a projection.
+`bench/peers/host.py` measures attention alone on a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from typing import Callable
+from typing import Any, Callable
 
 HEAD_SIZE = 8
+Times = dict[str, list[float]]
 
 
 def least(call: Callable[[], object], args: argparse.Namespace) -> float:
@@ -29,13 +31,26 @@ def least(call: Callable[[], object], args: argparse.Namespace) -> float:
     return min(times[1:])
 
 
-def measured(args: argparse.Namespace) -> dict[str, list[float]]:
-    """The three times of each way to call attention."""
+def timed(ways: dict[str, tuple[Callable[[], Any], list[Any]]], args: argparse.Namespace) -> Times:
+    """The three times of each call, whose gradients go to the tensors beside it."""
+    import torch
+
+    results = {}
+    for name, (forward, leaves) in ways.items():
+        ones = torch.ones_like(forward())
+        with torch.no_grad():
+            times = [least(forward, args)]
+        times.append(least(forward, args))
+        times.append(least(lambda f=forward, x=leaves, g=ones: torch.autograd.grad(f(), x, g), args))
+        results[name] = times
+    return results
+
+
+def attention(args: argparse.Namespace) -> Times:
+    """Attention alone."""
     import torch
 
     import sape2
-
-    torch.set_num_threads(1)
 
     def leaf(*shape: int) -> torch.Tensor:
         return torch.randn(shape, requires_grad=True)
@@ -51,26 +66,47 @@ def measured(args: argparse.Namespace) -> dict[str, list[float]]:
         )  # fmt: skip
 
     small = [leaf(HEAD_SIZE) for _ in range(7)]
-    ways: dict[str, tuple[Callable[[], torch.Tensor], list[torch.Tensor]]] = {
+    ways = {
         "PyTorch's attention": (lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v), [q, k, v]),
-        "sape2.ops.attention": (lambda: sape2.ops.attention(q, k, v), [q, k, v]),
-        "sape2.ops.sape2_attention, sape2-rel-k": (operator, [q, k, v, ex, ey, gate_scale, gate_offset]),
-        "sape2.nn.LayerEncoding, sape2-rel-k": (lambda: layer(q, k, v), [q, k, v, *layer.parameters()]),
-        "torch.cat of three tensors": (lambda: torch.cat(small[:3]), small[:3]),
-        "torch.cat of seven tensors": (lambda: torch.cat(small), small),
+        "`sape2.ops.attention`": (lambda: sape2.ops.attention(q, k, v), [q, k, v]),
+        "`sape2.ops.sape2_attention`, sape2-rel-k": (operator, [q, k, v, ex, ey, gate_scale, gate_offset]),
+        "`sape2.nn.LayerEncoding`, sape2-rel-k": (lambda: layer(q, k, v), [q, k, v, *layer.parameters()]),
+        "`torch.cat` of three tensors": (lambda: torch.cat(small[:3]), small[:3]),
+        "`torch.cat` of seven tensors": (lambda: torch.cat(small), small),
     }
-    results = {}
-    for name, (forward, leaves) in ways.items():
-        ones = torch.ones_like(forward())
-        with torch.no_grad():
-            times = [least(forward, args)]
-        times.append(least(forward, args))
-        times.append(least(lambda f=forward, x=leaves, g=ones: torch.autograd.grad(f(), x, g), args))
-        results[name] = times
-    return results
+    return timed(ways, args)
 
 
-def table(results: dict[str, list[float]]) -> str:
+def layers(args: argparse.Namespace) -> Times:
+    """Whole attention layers."""
+    import torch
+
+    import sape2
+
+    class Plain(torch.nn.Module):
+        """What timm's layer does."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = torch.nn.Linear(HEAD_SIZE, 3 * HEAD_SIZE)
+            self.proj = torch.nn.Linear(HEAD_SIZE, HEAD_SIZE)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            images, tokens, width = x.shape
+            q, k, v = self.qkv(x).reshape(images, tokens, 3, 1, HEAD_SIZE).permute(2, 0, 3, 1, 4).unbind(0)
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+            return self.proj(out.transpose(1, 2).reshape(images, tokens, width))
+
+    x = torch.randn(1, 1, HEAD_SIZE, requires_grad=True)
+    modules: dict[str, torch.nn.Module] = {"a layer with PyTorch's attention": Plain()}
+    for encoding in ("none", "sape2-k", "sape2-rel-k"):
+        modules[f"`sape2.nn.Attention`, {encoding}"] = sape2.nn.Attention(
+            HEAD_SIZE, 1, qkv_bias=True, encoding=encoding, grid=(1, 1), prefix=0
+        )
+    return timed({name: (lambda m=m: m(x), [x, *m.parameters()]) for name, m in modules.items()}, args)
+
+
+def table(results: Times) -> str:
     """The times, and in brackets over those of the first row, as Markdown."""
     first = next(iter(results.values()))
     rows = ["| µs per call | forward | forward, for backward | forward + backward |", "|---|---|---|---|"]
@@ -81,11 +117,15 @@ def table(results: dict[str, list[float]]) -> str:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--calls", type=int, default=1000, help="calls per round (default: 1000)")
     parser.add_argument("--rounds", type=int, default=15, help="rounds (default: 15)")
-    print(table(measured(parser.parse_args())))
+    args = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    print(table(attention(args)), table(layers(args)), sep="\n\n")
 
 
 if __name__ == "__main__":

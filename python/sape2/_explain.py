@@ -300,7 +300,10 @@ def _watched(model: nn.Module) -> Iterator[list[_Call]]:
         def keep(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any] | None = None) -> None:
             given = dict(zip(("q", "k", "v", "grid"), inputs)) | (named or {})
             grid = given.get("grid") or layer.current_grid()
-            calls.append(_Call(name, layer, given["q"].contiguous(), given["k"].contiguous(), grid))
+            q, k = given["q"], given.get("k")
+            if k is None:  # all in one
+                q, k, _ = q.unflatten(2, (3, layer.shape[1], -1)).permute(2, 0, 3, 1, 4).unbind(0)
+            calls.append(_Call(name, layer, q.contiguous(), k.contiguous(), grid))
 
         if int(torch.__version__.split(".")[0]) < 2:
             return layer.register_forward_pre_hook(keep)

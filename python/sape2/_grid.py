@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ._encodings import Grid
 from ._site import check_module
-from .nn._encoding import GridRecord, LayerEncoding
+from .nn._encoding import LayerEncoding
+from .nn._grid_record import GridRecord
 
 
 class _RecordGrid:

@@ -8,7 +8,8 @@ from typing import Any, Callable
 from torch import Tensor, nn
 
 from ._encodings import Grid
-from .nn._encoding import GridRecord, LayerEncoding
+from .nn._encoding import LayerEncoding
+from .nn._grid_record import GridRecord
 
 
 def check_module(model: object) -> None:

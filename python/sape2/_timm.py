@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ._encodings import Grid
 from ._grid import record_grid, timm_grid
 from ._site import Site
-from .nn._attention import check_call
+from .nn._attention import check_call, does_nothing, through
 from .nn._encoding import LayerEncoding
 
 torch.fx.wrap("check_call")
@@ -60,6 +60,14 @@ class TimmAttention(nn.Module):
         self.pos = pos
         self.train(original.training)
 
+    def _together(self, x: Tensor) -> Tensor:
+        """Q, k and v side by side."""
+        if self.q_bias is None:
+            together: Tensor = self.qkv(x)
+            return together
+        bias = torch.cat((self.q_bias, self.k_bias, self.v_bias))
+        return nn.functional.linear(x, self.qkv.weight, bias)
+
     def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         images, tokens, _ = x.shape
         if self.qkv is None:
@@ -67,13 +75,25 @@ class TimmAttention(nn.Module):
                        for project, heads in ((self.q_proj, self.num_heads), (self.k_proj, self.num_kv_heads),
                                               (self.v_proj, self.num_kv_heads)))  # fmt: skip
             return q, k, v
-        if self.q_bias is None:
-            qkv = self.qkv(x)
-        else:
-            bias = torch.cat((self.q_bias, self.k_bias, self.v_bias))
-            qkv = nn.functional.linear(x, self.qkv.weight, bias)
-        q, k, v = qkv.view(images, tokens, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
+        together = self._together(x).view(images, tokens, 3, self.num_heads, self.head_dim)
+        q, k, v = together.permute(2, 0, 3, 1, 4).unbind(0)
         return q, k, v
+
+    def _attended(self, x: Tensor, rope: Tensor | None) -> Tensor:
+        if self.qkv is not None and rope is None and does_nothing(self.q_norm) and does_nothing(self.k_norm):
+            together: Tensor = self.pos(self._together(x))
+            return together
+        images, tokens, _ = x.shape
+        q, k, v = self._projected(x)
+        q, k = self.q_norm(q), self.k_norm(k)
+        if rope is not None:
+            q, k = self._turned(q, rope), self._turned(k, rope)
+        q, k = q.to(v.dtype), k.to(v.dtype)
+        if self.num_kv_heads != self.num_heads:
+            group = self.num_heads // self.num_kv_heads
+            k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+        attended: Tensor = self.pos(q, k, v)
+        return attended.transpose(1, 2).reshape(images, tokens, self.num_heads * self.head_dim)
 
     def _turned(self, x: Tensor, rope: Tensor) -> Tensor:
         from timm.layers import apply_rot_embed_cat  # type: ignore[attr-defined]  # an optional library
@@ -86,20 +106,10 @@ class TimmAttention(nn.Module):
     ) -> Tensor:
         """As timm's; masks are refused."""
         check_call(x, attn_mask, is_causal)
-        images, tokens, _ = x.shape
-        q, k, v = self._projected(x)
-        q, k = self.q_norm(q), self.k_norm(k)
-        if rope is not None:
-            q, k = self._turned(q, rope), self._turned(k, rope)
-        q, k = q.to(v.dtype), k.to(v.dtype)
-        if self.num_kv_heads != self.num_heads:
-            group = self.num_heads // self.num_kv_heads
-            k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-        out = self.norm(self.pos(q, k, v).transpose(1, 2).reshape(images, tokens, self.num_heads * self.head_dim))
+        out = through(self.norm, self._attended(x, rope))
         if self.gate is not None:
             out = out * self.gate(x).sigmoid()
-        result: Tensor = self.proj_drop(self.proj(out))
-        return result
+        return through(self.proj_drop, self.proj(out))
 
 
 def sites(model: nn.Module, grid: Grid | None) -> Iterator[Site]:

@@ -40,6 +40,13 @@ __all__ = [
 _ops = torch.ops.sape2
 
 
+def _number(value: Tensor | float | None, q: Tensor) -> Tensor | None:
+    """What the operators take for one number that is not learnt."""
+    if value is None or isinstance(value, Tensor):
+        return value
+    return torch.full((), value, dtype=torch.promote_types(q.dtype, torch.float32), device=q.device)
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None) -> Tensor:
     """Softmax attention with no positions: `softmax(scale · q kᵀ) v`.
 
@@ -75,9 +82,9 @@ def sape2_attention(
     span: Span = "suffix",
     form: Form = "distance",
     scale: float | None = None,
-    gate_scale: Tensor | None = None,
-    gate_offset: Tensor | None = None,
-    gain: Tensor | None = None,
+    gate_scale: Tensor | float | None = None,
+    gate_offset: Tensor | float | None = None,
+    gain: Tensor | float | None = None,
     bias_inside: bool = True,
 ) -> Tensor:
     """SaPE² attention: both stages in one operator, with no N×N matrix in memory.
@@ -101,7 +108,7 @@ def sape2_attention(
         form: `"distance"`: the bias is the distance of two patches' vectors; `"direct"`: it is read from the
             query's vector; `"paths"`: the mean of that and of the same read from the key's (not fused).
         scale: factor on q·k; by default `1/√d`.
-        gate_scale: factor on q·k in a gate, one number or one per head, `[]` or `[h]`; by default `1/√d`.
+        gate_scale: factor on q·k in a gate, a number or a tensor `[]` or `[h]`, one per head; by default `1/√d`.
         gate_offset: added to it; by default 0. Scale 0 with offset `inf` opens all gates.
         gain: factor on the bias; by default 1.
         bias_inside: `scale·(q·k + gain·b)`, or `scale·q·k + gain·b`.
@@ -118,8 +125,9 @@ def sape2_attention(
     """
     # The operator of this name, with its arguments in order: PyTorch takes 2 µs longer for named ones.
     out: Tensor = _ops._sape2_attention.default(
-        q, k, v, ex, ey, rows, cols, prefix, mode, span, form, scale, gate_scale, 1.0, gate_offset, gain, bias_inside
-    )
+        q, k, v, ex, ey, rows, cols, prefix, mode, span, form, scale, _number(gate_scale, q), 1.0,
+        _number(gate_offset, q), _number(gain, q), bias_inside,
+    )  # fmt: skip
     return out
 
 
@@ -134,8 +142,8 @@ def sape2_vectors(
     prefix: int = 0,
     mode: Mode = "k",
     span: Span = "suffix",
-    gate_scale: Tensor | None = None,
-    gate_offset: Tensor | None = None,
+    gate_scale: Tensor | float | None = None,
+    gate_offset: Tensor | float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Stage 1 of SaPE² alone: every patch's axis vectors, from which the bias is made.
 
@@ -152,8 +160,9 @@ def sape2_vectors(
     (torch.Size([2, 4, 35, 7]), torch.Size([2, 4, 35, 5]))
     """
     ux, uy = _ops.sape2_vectors.default(
-        q, k, ex, ey, rows, cols, prefix=prefix, mode=mode, span=span, gate_scale=gate_scale, gate_offset=gate_offset
-    )
+        q, k, ex, ey, rows, cols, prefix=prefix, mode=mode, span=span, gate_scale=_number(gate_scale, q),
+        gate_offset=_number(gate_offset, q),
+    )  # fmt: skip
     return ux, uy
 
 
@@ -168,7 +177,7 @@ def distance_attention(
     *,
     prefix: int = 0,
     scale: float | None = None,
-    gain: Tensor | None = None,
+    gain: Tensor | float | None = None,
     bias_inside: bool = True,
 ) -> Tensor:
     """Attention whose bias is a distance: `b_in = ‖ux_i − ux_n‖ + ‖uy_i − uy_n‖` between patches, 0 for prefix tokens.
@@ -195,7 +204,7 @@ def distance_attention(
     torch.Size([2, 4, 36, 16])
     """
     out: Tensor = _ops.distance_attention.default(
-        q, k, v, ux, uy, rows, cols, prefix=prefix, scale=scale, gain=gain, bias_inside=bias_inside
+        q, k, v, ux, uy, rows, cols, prefix=prefix, scale=scale, gain=_number(gain, q), bias_inside=bias_inside
     )
     return out
 
@@ -211,7 +220,7 @@ def axial_attention(
     *,
     prefix: int = 0,
     scale: float | None = None,
-    gain: Tensor | None = None,
+    gain: Tensor | float | None = None,
     bias_inside: bool = False,
 ) -> Tensor:
     """Attention with decomposed relative positions: `b_in = zx_i[x_n] + zy_i[y_n]`, as in SAM and MViTv2.
@@ -241,7 +250,7 @@ def axial_attention(
     True
     """
     out: Tensor = _ops.axial_attention.default(
-        q, k, v, zx, zy, rows, cols, prefix=prefix, scale=scale, gain=gain, bias_inside=bias_inside
+        q, k, v, zx, zy, rows, cols, prefix=prefix, scale=scale, gain=_number(gain, q), bias_inside=bias_inside
     )
     return out
 
@@ -257,8 +266,8 @@ def sape2_bias(
     prefix: int = 0,
     mode: Mode = "k",
     span: Span = "suffix",
-    gate_scale: Tensor | None = None,
-    gate_offset: Tensor | None = None,
+    gate_scale: Tensor | float | None = None,
+    gate_offset: Tensor | float | None = None,
     form: Form = "distance",
 ) -> Tensor:
     """The bias of SaPE² before the gain, stored in full: for looking at, not for speed.
@@ -275,8 +284,8 @@ def sape2_bias(
     (torch.Size([1, 2, 12, 12]), True)
     """
     bias: Tensor = _ops.sape2_bias.default(
-        q, k, ex, ey, rows, cols, prefix=prefix, mode=mode, span=span, gate_scale=gate_scale,
-        gate_offset=gate_offset, form=form,
+        q, k, ex, ey, rows, cols, prefix=prefix, mode=mode, span=span, gate_scale=_number(gate_scale, q),
+        gate_offset=_number(gate_offset, q), form=form,
     )  # fmt: skip
     return bias
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from cases import ENCODINGS
 from conftest import DEVICE, needs_torch_2
 
 import sape2
 from sape2.nn import Attention
+from sape2.nn._vit import _BlockEncoding
 
 
 @needs_torch_2  # timm does
@@ -51,6 +53,28 @@ def test_it_equals_the_operator() -> None:
     assert torch.equal(attention(x), attention.proj(out.transpose(1, 2).reshape(2, 21, 48)))
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_one_tensor_for_q_k_and_v(encoding: str) -> None:
+    """A projection's output gives what its thirds give, and so do the gradients."""
+    layer = _BlockEncoding(encoding, 48, 3, (6, 6), 1)  # tables for another grid than 4×5
+    qkv = torch.randn(2, 21, 3 * 48, requires_grad=True)
+    q, k, v = qkv.view(2, 21, 3, 3, 16).permute(2, 0, 3, 1, 4).unbind(0)
+    leaves = [qkv, *layer.parameters()]
+    outs = [layer(qkv, grid=(4, 5)), layer(q, k, v, (4, 5)).transpose(1, 2).flatten(2)]
+    gradients = [torch.autograd.grad(out.square().sum(), leaves, allow_unused=True) for out in outs]
+    torch.testing.assert_close(outs[0], outs[1], rtol=0, atol=0 if DEVICE == "cpu" else 1e-6)
+    torch.testing.assert_close(*gradients, rtol=0, atol=0 if DEVICE == "cpu" else 1e-5)
+
+
+def test_hooks_of_norms_that_do_nothing() -> None:
+    """Somebody who watches q sees it."""
+    attention, seen = Attention(48, 3, grid=(4, 5), prefix=1), []
+    x = torch.randn(2, 21, 48)
+    expected = attention(x)
+    attention.q_norm.register_forward_hook(lambda _, given, __: seen.append(given[0].shape))
+    assert torch.equal(attention(x), expected) and seen == [(2, 3, 21, 16)]
+
+
 def test_rows_and_columns_are_told_apart() -> None:
     """An image turned on its side gives the tokens turned, with the tables exchanged."""
     upright, turned = (Attention(32, 2, encoding="sape2-rel-k", grid=grid, prefix=0) for grid in ((3, 5), (5, 3)))
@@ -90,6 +114,13 @@ def test_wrong_calls() -> None:
     attention = Attention(64, 4, grid=(4, 4), prefix=1)
     with pytest.raises(ValueError, match="there are 26 tokens, but 1 before the patches and a grid of 4×4 make 17"):
         attention(torch.randn(1, 26, 64))
+    layer, q = attention.pos, torch.randn(1, 4, 17, 16)
+    with pytest.raises(ValueError, match="k or v is missing; give q, k and v, or one tensor"):
+        layer(q, q)
+    with pytest.raises(ValueError, match=r"^qkv is \[1, 17, 64\], expected \[images, tokens, 3·64\]"):
+        layer(torch.randn(1, 17, 64))
+    with pytest.raises(ValueError, match="there are 16 tokens, but 1 before the patches"):
+        layer(torch.randn(1, 16, 192))
     for grid in (4, (4,), (4.0, 4.0), torch.zeros(3)):
         with pytest.raises(ValueError, match="^grid is .*; rows and columns were expected"):
             attention(torch.randn(1, 17, 64), grid=grid)

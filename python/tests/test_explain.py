@@ -28,13 +28,15 @@ def ship() -> torch.Tensor:
 
 
 def spied(model: nn.Module, *inputs: torch.Tensor) -> list[tuple[Any, ...]]:
-    """What every attention layer was given, and what it returned."""
+    """Every attention layer, the q, k and v that it was given in one tensor, and what it returned, by heads."""
     seen: list[tuple[Any, ...]] = []
-    hooks = [
-        m.register_forward_hook(lambda m, given, out: seen.append((m, *given, out)))
-        for m in model.modules()
-        if isinstance(m, sape2.nn.LayerEncoding)
-    ]
+
+    def keep(layer: Any, given: tuple[torch.Tensor], out: torch.Tensor) -> None:
+        heads = layer.shape[1]
+        qkv = given[0].unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        seen.append((layer, *qkv.contiguous(), out.unflatten(2, (heads, -1)).transpose(1, 2)))
+
+    hooks = [m.register_forward_hook(keep) for m in model.modules() if isinstance(m, sape2.nn.LayerEncoding)]
     with torch.no_grad():
         model(*inputs)
     for hook in hooks:
@@ -50,7 +52,7 @@ def test_attention_rows_are_those_of_the_attention(encoding: str) -> None:
     explained = sape2.explain(model, image, patches=patches)
     seen = spied(model, image.unsqueeze(0))
     assert [rows.name for rows in explained.layers] == ["blocks.0.attn", "blocks.1.attn"]
-    for rows, (_, _, _, v, *_, out) in zip(explained.layers, seen):
+    for rows, (_, _, _, v, out) in zip(explained.layers, seen):
         assert (rows.grid, rows.prefix, rows.encoding) == ((6, 10), 2, model.encoding)
         chosen = [2 + y * 10 + x for y, x in patches]
         torch.testing.assert_close(rows.attention @ v[0].cpu(), out[0][:, chosen].cpu(), rtol=1e-4, atol=1e-5)

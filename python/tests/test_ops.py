@@ -134,6 +134,25 @@ def test_divided_gates(form: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(some, other, rtol=0, atol=0)
 
 
+def test_numbers_in_place_of_tensors() -> None:
+    _, (q, k, v, ex, ey, *grid), _ = operators()["sape2_attention"]
+    numbers = {"gate_scale": 0.5, "gate_offset": 1, "gain": -1.0}
+    tensors = {name: torch.tensor(float(value)) for name, value in numbers.items()}
+    out = [sape2.ops.sape2_attention(q, k, v, ex, ey, *grid, prefix=PREFIX, **given) for given in (numbers, tensors)]
+    assert torch.equal(*out)
+    for given in (numbers, tensors):
+        del given["gain"]
+    bias = [sape2.ops.sape2_bias(q, k, ex, ey, *grid, prefix=PREFIX, **given) for given in (numbers, tensors)]
+    assert torch.equal(*bias)
+    vectors = [sape2.ops.sape2_vectors(q, k, ex, ey, *grid, prefix=PREFIX, **given) for given in (numbers, tensors)]
+    assert all(torch.equal(*pair) for pair in zip(*vectors))
+
+
+def test_rope_without_a_patch() -> None:
+    with pytest.raises(ValueError, match="rope: prefix is 21, but x has only 21 tokens"):
+        sape2.ops.rope(torch.randn(2, HEADS, 21, SIZE), prefix=21)
+
+
 @needs_torch_2
 def test_nested_tensors_are_refused() -> None:
     nested = torch.nested.nested_tensor([torch.randn(HEADS, 21, SIZE), torch.randn(HEADS, 20, SIZE)])
@@ -151,6 +170,8 @@ def test_transformations_of_torch_func_are_refused() -> None:
     layer = sape2.nn.LayerEncoding("sape2-rel-k", HEADS * SIZE, HEADS, (4, 5), 1)
     with pytest.raises(NotImplementedError, match="sape2::_encoded_attention cannot be mapped by vmap"):
         torch.vmap(layer)(q, q, q)
+    with pytest.raises(NotImplementedError, match="sape2::_encoded_packed_attention cannot be mapped by vmap"):
+        torch.vmap(layer)(torch.randn(5, 2, 21, 3 * HEADS * SIZE))
 
 
 @needs_torch_2
@@ -167,8 +188,10 @@ def test_opcheck_of_encodings(encoding: str) -> None:
 
     q, k, v = operators()["attention"][1]
     layer = _BlockEncoding(encoding, HEADS * SIZE, HEADS, (6, 6), PREFIX)  # tables for another grid than 4×5
-    arguments = (q, k, v, layer.encoding, layer.shape, layer.tensors(), 4, 5)
-    torch.library.opcheck(torch.ops.sape2._encoded_attention.default, arguments)
+    arguments = (layer.encoding, layer.shape, layer.tensors(), 4, 5)
+    torch.library.opcheck(torch.ops.sape2._encoded_attention.default, (q, k, v, *arguments))
+    qkv = torch.cat([x.detach().transpose(1, 2).flatten(2) for x in (q, k, v)], 2).requires_grad_()
+    torch.library.opcheck(torch.ops.sape2._encoded_packed_attention.default, (qkv, *arguments))
 
 
 @needs_torch_2

@@ -14,7 +14,7 @@ from conftest import DEVICE, needs_torch_2
 from torch import nn
 
 import sape2
-from sape2.nn._encoding import is_traced
+from sape2.nn._grid_record import is_traced
 
 BIAS_ENCODINGS = [
     "sape2-q", "sape2-k", "sape2-qk", "sape2-rel-q", "sape2-rel-k", "sape2-rel-qk",

@@ -24,14 +24,20 @@ std::optional<LayerScale> make_layer_scale(const ParameterScope& scope, const st
   return LayerScale(scope.child(name), config.width, *config.layer_scale);
 }
 
-at::Tensor attended(const LayerEncoding& encoding, const at::Tensor& q, const at::Tensor& k,
-                    const at::Tensor& v, const ForwardPass& pass) {
-  if (pass.gate_substitute) {
-    if (const auto own = encoding.gates(q, k, pass.grid)) {
-      return encoding.attend_with_gates(q, k, v, pass.grid, pass.gate_substitute(*own));
+/// Attention of the thirds of `qkv` [B, N, 3·h·d], seen and changed by whom the pass names.
+at::Tensor attended(const LayerEncoding& encoding, const at::Tensor& qkv, int64_t heads,
+                    const ForwardPass& pass) {
+  if (pass.watcher || pass.gate_substitute) {
+    const auto [q, k, v] = ops::split_heads(qkv, heads);  // (B, h, N, d)
+    if (pass.watcher) pass.watcher(encoding, q, k);
+    const auto own = pass.gate_substitute ? encoding.gates(q, k, pass.grid) : std::nullopt;
+    if (own) {
+      return encoding.attend_with_gates(q, k, v, pass.grid, pass.gate_substitute(*own))
+          .transpose(1, 2)
+          .flatten(2);
     }
   }
-  return encoding.attend(q, k, v, pass.grid);
+  return encoding.attend_packed(qkv, heads, pass.grid);
 }
 
 }  // namespace
@@ -50,13 +56,8 @@ Attention::Attention(const ParameterScope& scope, const ViTConfig& config, const
       encoding_(make_layer_encoding(encoding, scope.child("pos"))) {}
 
 ops::Branch Attention::operator()(const at::Tensor& tokens, ForwardPass& pass) const {
-  const int64_t images = tokens.size(0), count = tokens.size(1), width = tokens.size(2);
-  const auto [q, k, v] =
-      ops::split_heads(qkv_(encoding_->attention_input(tokens, pass)), heads_);  // (B, h, N, d)
-  if (pass.watcher) pass.watcher(*encoding_, q, k);
-  const at::Tensor out = attended(*encoding_, q, k, v, pass);
-  const at::Tensor merged = out.transpose(1, 2).reshape({images, count, width});
-  return dropped_out(proj_.branch(merged), dropout_, pass);
+  const at::Tensor qkv = qkv_(encoding_->attention_input(tokens, pass));
+  return dropped_out(proj_.branch(attended(*encoding_, qkv, heads_, pass)), dropout_, pass);
 }
 
 Mlp::Mlp(const ParameterScope& scope, const ViTConfig& config)

@@ -1,5 +1,7 @@
 #include "sape2/nn/encoding.h"
 
+#include "sape2/ops/training.h"
+
 #include "nn/encodings/makers.h"
 
 #include <algorithm>
@@ -42,6 +44,12 @@ at::Tensor LayerEncoding::attention_input(const at::Tensor& tokens, ForwardPass&
 at::Tensor LayerEncoding::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const ops::Grid&) const {
   return ops::attention(q, k, v);
+}
+
+at::Tensor LayerEncoding::attend_packed(const at::Tensor& qkv, int64_t heads,
+                                        const ops::Grid& grid) const {
+  const auto [q, k, v] = ops::split_heads(qkv, heads);
+  return attend(q, k, v, grid).transpose(1, 2).flatten(2);
 }
 
 ops::AttentionRows LayerEncoding::inspect(const at::Tensor& q, const at::Tensor& k,

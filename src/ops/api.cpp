@@ -37,6 +37,17 @@ at::Tensor sape2_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                  or_nothing(vectors.gate_offset), or_nothing(bias.gain), bias.bias_inside);
 }
 
+at::Tensor packed_sape2_attention(const at::Tensor& qkv, int64_t heads, const at::Tensor& ex,
+                                  const at::Tensor& ey, const Grid& grid,
+                                  const VectorOptions& vectors, const std::string& form,
+                                  const BiasOptions& bias) {
+  static const auto op =
+      operator_handle<&public_ops::packed_sape2_attention>("sape2::_packed_sape2_attention");
+  return op.call(qkv, heads, ex, ey, grid.rows, grid.cols, grid.prefix, vectors.mode, vectors.span,
+                 form, or_default(bias.scale), or_nothing(vectors.gate_scale), vectors.gate_divisor,
+                 or_nothing(vectors.gate_offset), or_nothing(bias.gain), bias.bias_inside);
+}
+
 std::pair<at::Tensor, at::Tensor> sape2_vectors(const at::Tensor& q, const at::Tensor& k,
                                                 const at::Tensor& ex, const at::Tensor& ey,
                                                 const Grid& grid, const VectorOptions& vectors) {

@@ -5,6 +5,26 @@
 #include <ATen/EmptyTensor.h>
 
 namespace sape2::ops {
+namespace {
+
+/// Whether nothing but the tensor's memory matters: it stands for no other one.
+bool is_plain(const at::Tensor& tensor) {
+  return (tensor.is_cpu() || tensor.is_cuda()) && !is_traced(tensor) && !tensor.is_neg();
+}
+
+/// Other sizes and strides over a plain tensor's memory, from an offset within it. Past the
+/// dispatcher, whose views cost a small call more than its arithmetic.
+at::Tensor plain_view(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides,
+                      int64_t offset) {
+  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(tensor.storage()), tensor.key_set(), tensor.dtype());
+  c10::TensorImpl* const impl = view.unsafeGetTensorImpl();
+  impl->set_storage_offset(tensor.storage_offset() + offset);
+  impl->set_sizes_and_strides(sizes, strides);
+  return view;
+}
+
+}  // namespace
 
 at::Tensor empty_for(const at::Tensor& q, c10::SymIntArrayRef sizes, at::ScalarType type) {
   if (q.is_cpu())
@@ -27,15 +47,49 @@ bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
 }
 
 std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads) {
-  const int64_t head_size = packed.size(2) / (3 * heads);
-  const at::Tensor split = packed.view({packed.size(0), packed.size(1), 3, heads, head_size})
-                               .permute({2, 0, 3, 1, 4});  // (3, B, h, N, d)
+  const int64_t head_size = size_of(packed, 2) / (3 * heads);
+  if (is_plain(packed) && packed.is_contiguous()) {
+    const int64_t tokens = packed.size(1), width = packed.size(2);
+    const auto third = [&](int64_t number) {
+      return plain_view(packed, {packed.size(0), heads, tokens, head_size},
+                        {tokens * width, head_size, width, 1}, number * (width / 3));
+    };
+    return {third(0), third(1), third(2)};
+  }
+  const at::Tensor split =
+      packed.reshape_symint({packed.sym_size(0), packed.sym_size(1), 3, heads, head_size})
+          .permute({2, 0, 3, 1, 4});  // (3, B, h, N, d)
   return {split.select(0, 0), split.select(0, 1), split.select(0, 2)};
 }
 
-at::Tensor packed_whole(const at::Tensor& q) {
-  const int64_t tokens = q.size(2), width = 3 * q.size(1) * q.size(3);
-  return q.as_strided({q.size(0), tokens, width}, {tokens * width, width, 1}, q.storage_offset());
+at::Tensor joined(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const int64_t tokens = size_of(q, 2), width = 3 * size_of(q, 1) * size_of(q, 3);
+  if (is_plain(q) && are_packed(q, k, v))
+    return plain_view(q, {q.size(0), tokens, width}, {tokens * width, width, 1}, 0);
+  return at::stack({q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)}, 2)  // (B, N, 3, h, d)
+      .reshape_symint({q.sym_size(0), tokens, width});
+}
+
+at::Tensor split_by_heads(const at::Tensor& tokens, int64_t heads) {
+  const int64_t head_size = size_of(tokens, 2) / heads;
+  if (is_plain(tokens) && tokens.is_contiguous()) {
+    const int64_t count = tokens.size(1), width = tokens.size(2);
+    return plain_view(tokens, {tokens.size(0), heads, count, head_size},
+                      {count * width, head_size, width, 1}, 0);
+  }
+  return tokens.reshape_symint({tokens.sym_size(0), tokens.sym_size(1), heads, head_size})
+      .transpose(1, 2);
+}
+
+at::Tensor side_by_side(const at::Tensor& heads) {
+  const int64_t width = size_of(heads, 1) * size_of(heads, 3);
+  if (is_plain(heads)) {
+    const int64_t count = heads.size(2), head_size = heads.size(3);
+    const std::array<int64_t, 4> by_token{count * width, head_size, width, 1};
+    if (heads.strides() == at::IntArrayRef(by_token))
+      return plain_view(heads, {heads.size(0), count, width}, {count * width, width, 1}, 0);
+  }
+  return heads.transpose(1, 2).reshape_symint({heads.sym_size(0), heads.sym_size(2), width});
 }
 
 at::Tensor empty_output(const at::Tensor& q) {

@@ -13,8 +13,12 @@ bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 /// The thirds of a tensor.
 std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads);
 
-/// The tensor whose thirds these are.
-at::Tensor packed_whole(const at::Tensor& q);
+/// The tensor whose thirds these are; a new one if they are of none.
+at::Tensor joined(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+/// The heads [B, h, N, d] of a tensor [B, N, h·d], and the other way round.
+at::Tensor split_by_heads(const at::Tensor& tokens, int64_t heads);
+at::Tensor side_by_side(const at::Tensor& heads);
 
 /// A new tensor where q is; on the CPU past the dispatcher, whose way takes twice as long.
 at::Tensor empty_for(const at::Tensor& q, c10::SymIntArrayRef sizes, at::ScalarType type);

@@ -68,18 +68,22 @@ nn::ForwardPass pass_over(int64_t rows, int64_t cols, const nn::EncodingShape& t
   return {.grid = grid_of(rows, cols, trained)};
 }
 
+void check_token_count(int64_t tokens, const ops::Grid& grid) {
+  TORCH_CHECK_VALUE(tokens == grid.tokens(), "there are ", tokens, " tokens, but ", grid.prefix,
+                    " before the patches and a grid of ", grid.rows, "×", grid.cols, " make ",
+                    grid.tokens(),
+                    "; give the grid of this call as grid=(rows, cols), or the right prefix when "
+                    "the module is made (images of other sizes in a timm model: "
+                    "sape2.follow_grid)");
+}
+
 /// Whether q is of this layer and of the grid; what else can be wrong the operators say.
 void check_tokens(const Tensor& q, const nn::EncodingShape& layer, const ops::Grid& grid) {
   TORCH_CHECK_VALUE(
       q.dim() == 4 && ops::size_of(q, 1) == layer.heads && ops::size_of(q, 3) == layer.head_size(),
       "q is ", q.sym_sizes(), ", expected [images, ", layer.heads, " heads, tokens, ",
       layer.head_size(), " channels]");
-  TORCH_CHECK_VALUE(ops::size_of(q, 2) == grid.tokens(), "there are ", ops::size_of(q, 2),
-                    " tokens, but ", grid.prefix, " before the patches and a grid of ", grid.rows,
-                    "×", grid.cols, " make ", grid.tokens(),
-                    "; give the grid of this call as grid=(rows, cols), or the right prefix when "
-                    "the module is made (images of other sizes in a timm model: "
-                    "sape2.follow_grid)");
+  check_token_count(ops::size_of(q, 2), grid);
 }
 
 Tensor encoded_attention(const Tensor& q, const Tensor& k, const Tensor& v, std::string encoding,
@@ -89,6 +93,19 @@ Tensor encoded_attention(const Tensor& q, const Tensor& k, const Tensor& v, std:
     const ops::Grid grid = grid_of(rows, cols, trained);
     check_tokens(q, trained, grid);
     return layer_of(encoding, shape, parameters)->attend(q, k, v, grid);
+  });
+}
+
+/// The same of a projection's output [B, N, 3·D].
+Tensor encoded_packed_attention(const Tensor& qkv, std::string encoding, at::IntArrayRef shape,
+                                TensorList parameters, int64_t rows, int64_t cols) {
+  return said([&] {
+    const nn::EncodingShape trained = shape_of(shape);
+    const ops::Grid grid = grid_of(rows, cols, trained);
+    TORCH_CHECK_VALUE(qkv.dim() == 3 && ops::size_of(qkv, 2) == 3 * trained.width, "qkv is ",
+                      qkv.sym_sizes(), ", expected [images, tokens, 3·", trained.width, "]");
+    check_token_count(ops::size_of(qkv, 1), grid);
+    return layer_of(encoding, shape, parameters)->attend_packed(qkv, trained.heads, grid);
   });
 }
 
@@ -204,6 +221,10 @@ TORCH_LIBRARY_FRAGMENT(sape2, m) {
       "parameters, int rows, int cols) -> Tensor",
       &encoded_attention);
   m.def(
+      "_encoded_packed_attention(Tensor qkv, str encoding, int[] shape, Tensor[] parameters, int "
+      "rows, int cols) -> Tensor",
+      &encoded_packed_attention);
+  m.def(
       "_encoded_rows(Tensor q, Tensor k, str encoding, int[] shape, Tensor[] parameters, int rows, "
       "int cols, int[] patches) -> (Tensor[] rows, bool is_distance)",
       &encoded_rows);
@@ -219,7 +240,8 @@ TORCH_LIBRARY_FRAGMENT(sape2, m) {
 }
 
 TORCH_LIBRARY_IMPL(sape2, FuncTorchBatched, m) {
-  for (const char* name : {"_encoded_attention", "_encoded_input", "_encoded_layer_input"})
+  for (const char* name : {"_encoded_attention", "_encoded_packed_attention", "_encoded_input",
+                           "_encoded_layer_input"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&ops::refuse_vmap>());
 }
 

@@ -1,6 +1,9 @@
+#include "sape2/ops/training.h"
+
 #include "nn/support.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <limits>
@@ -231,6 +234,20 @@ TEST_P(EveryEncoding, TakesLowPrecisionTokensWithFloat32Parameters) {
   const at::Tensor wide =
       f.attend(low(t.q).to(at::kFloat), low(t.k).to(at::kFloat), low(t.v).to(at::kFloat));
   EXPECT_LT(difference(out.to(at::kFloat), wide), 0.1);
+}
+
+TEST_P(EveryEncoding, AttendsToAProjectionAsToItsThirds) {
+  const LayerFixture f(GetParam());
+  const int64_t heads = f.shape.heads;
+  const at::Tensor qkv = random_tensor({2, f.grid.tokens(), 3 * f.shape.width}, 5).requires_grad_();
+  const auto [q, k, v] = ops::split_heads(qkv, heads);
+  const at::Tensor split = f.layer->attend(q, k, v, f.grid).transpose(1, 2).flatten(2);
+  const at::Tensor packed = f.layer->attend_packed(qkv, heads, f.grid);
+  EXPECT_EQ(difference(packed, split), 0);
+  const auto gradient = [&](const at::Tensor& out) {
+    return torch::autograd::grad({out.square().sum()}, {qkv})[0];
+  };
+  EXPECT_EQ(difference(gradient(packed), gradient(split)), 0);
 }
 
 TEST_P(EveryEncoding, ServesTheSmallestGrids) {

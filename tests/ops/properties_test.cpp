@@ -154,6 +154,21 @@ TEST(Properties, EqualPatchesGetEqualVectorsAndNoNoiseInGradients) {
     }
 }
 
+// The same where no kernel serves: in float64, and for heads that are too large for one.
+TEST(Properties, EqualPatchesGetEqualVectorsOnThePlainFormulas) {
+  const ops::Grid grid{3, 5, 0};
+  for (const auto& [type, d, seeds] : {std::tuple{at::kDouble, 8, 200}, {at::kFloat, 257, 100}})
+    for (int seed = 0; seed < seeds; ++seed) {
+      at::manual_seed(seed);
+      const auto one = at::TensorOptions().dtype(type);
+      const auto q = at::randn({1, 1, 1, d}, one).expand({1, 1, 15, d});
+      const auto k = at::randn({1, 1, 1, d}, one).expand({1, 1, 15, d});
+      const auto ex = at::randn({6, d}, one), ey = at::randn({6, d}, one);
+      const auto b = ops::sape2_bias(q, k, ex, ey, grid, {.mode = "q"});
+      EXPECT_EQ(b.abs().max().item<double>(), 0) << "head size " << d << ", seed " << seed;
+    }
+}
+
 TEST(Properties, NoNaNAtTheEdges) {
   at::manual_seed(6);
   const double inf = std::numeric_limits<double>::infinity();

@@ -154,7 +154,9 @@ const std::vector<std::string>& public_operators() {
 const std::vector<std::string>& package_operators() {
   static const std::vector<std::string> names = {"kernel_for",
                                                  "_sape2_attention",
+                                                 "_packed_sape2_attention",
                                                  "_encoded_attention",
+                                                 "_encoded_packed_attention",
                                                  "_encoded_rows",
                                                  "_chosen_patches",
                                                  "_encoded_input",

@@ -64,6 +64,11 @@ class LayerEncoding {
   virtual at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const ops::Grid& grid) const;
 
+  /// The same of a projection's output: the thirds of `qkv` `[B, N, 3·h·d]` are q, k and v; gives
+  /// `[B, N, h·d]`.
+  virtual at::Tensor attend_packed(const at::Tensor& qkv, int64_t heads,
+                                   const ops::Grid& grid) const;
+
   /// What that attention is made of, as chosen patches see it: its weights, and the bias, gates and
   /// positions where the encoding has them.
   virtual ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k,

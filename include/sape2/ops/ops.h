@@ -59,6 +59,15 @@ at::Tensor sape2_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                            const VectorOptions& vectors = {}, const std::string& form = "distance",
                            const BiasOptions& bias = {});
 
+/// sape2_attention() of a projection's output, in forms other than "paths": the thirds of `qkv`
+/// `[B, N, 3·h·d]` are q, k and v, and the result is `[B, N, h·d]`. Less work for the host than
+/// splitting and merging around it, and no copy of the gradient.
+at::Tensor packed_sape2_attention(const at::Tensor& qkv, int64_t heads, const at::Tensor& ex,
+                                  const at::Tensor& ey, const Grid& grid,
+                                  const VectorOptions& vectors = {},
+                                  const std::string& form = "distance",
+                                  const BiasOptions& bias = {});
+
 /// Stage 1 alone: every patch's axis vectors `[B, h, rows·cols, cols]` and `[B, h, rows·cols,
 /// rows]` (mode "qk": a leading axis of 2).
 std::pair<at::Tensor, at::Tensor> sape2_vectors(const at::Tensor& q, const at::Tensor& k,

@@ -23,6 +23,19 @@ def check_call(x: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
         )
 
 
+def does_nothing(module: nn.Module) -> bool:
+    """Whether a module gives what it is given, and nobody watches it."""
+    if module._forward_hooks or module._forward_pre_hooks:
+        return False
+    return type(module) is nn.Identity or (type(module) is nn.Dropout and (module.p == 0 or not module.training))
+
+
+def through(module: nn.Module, x: Tensor) -> Tensor:
+    """What a module makes of `x`; one that does nothing is not called, which would take as long as a small layer."""
+    out: Tensor = x if does_nothing(module) else module(x)
+    return out
+
+
 class Attention(nn.Module):
     """Self-attention of a vision transformer, with any position encoding.
 
@@ -115,9 +128,12 @@ class Attention(nn.Module):
         `attn_mask` and `is_causal` are there for timm's blocks, which name them, and must be left as they are.
         """
         check_call(x, attn_mask, is_causal)
-        images, tokens, _ = x.shape
-        q, k, v = self.qkv(x).view(images, tokens, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
-        q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
-        out: Tensor = self.pos(q, k, v, grid).transpose(1, 2).reshape(images, tokens, self.attn_dim)
-        out = self.proj_drop(self.proj(self.norm(out)))
-        return out
+        qkv = self.qkv(x)
+        if does_nothing(self.q_norm) and does_nothing(self.k_norm):
+            out: Tensor = self.pos(qkv, grid=grid)
+        else:
+            images, tokens, _ = x.shape
+            q, k, v = qkv.view(images, tokens, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
+            q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
+            out = self.pos(q, k, v, grid).transpose(1, 2).reshape(images, tokens, self.attn_dim)
+        return through(self.proj_drop, self.proj(through(self.norm, out)))

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import torch
-import torch.fx
 from torch import Tensor, nn
 
 from .._encodings import Described, Grid, Parameters, Shape, described, rows_and_cols
-
-
-def is_traced() -> bool:
-    """Whether torch.compile, torch.export or torch.jit.trace is at work."""
-    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)  # PyTorch has it since 2.3
-    return bool((is_compiling is not None and is_compiling()) or torch._C._get_tracing_state())
-
-
-def is_in_backward() -> bool:
-    """Whether this is called by autograd, on the way back."""
-    task = getattr(torch._C, "_current_graph_task_id", None)  # PyTorch 1 does not tell
-    return task is not None and task() != -1
+from ._grid_record import GridRecord
 
 
 def drawn_seed() -> int:
@@ -40,60 +27,6 @@ def refill(parameters: list[Tensor], values: list[Tensor]) -> None:
     with torch.no_grad():
         for parameter, value in zip(parameters, values):
             parameter.copy_(value)
-
-
-class GridRecord:
-    """Rows and columns of patches in the forward pass under way; one for a model, shared by its layers.
-
-    Several threads may run one model on images of different sizes: each finds the grid that it noted itself.
-    Activation checkpointing goes through layers once more in the backward pass, when images of another size may have
-    come since, and on a GPU in another thread: it finds the last grid of as many patches.
-    """
-
-    def __init__(self, rows: int, cols: int) -> None:
-        self.rows = rows
-        self.cols = cols
-        """Those noted last, by any thread."""
-        self._own = threading.local()
-        self._by_patches = {rows * cols: (rows, cols)}
-        self._waiting: set[Grid] = set()  # whose backward pass may still come
-        self._went_back = False
-        self._was_traced = False
-
-    def note(self, rows: int, cols: int) -> None:
-        """Keeps the grid of the images that come."""
-        self.rows, self.cols = rows, cols
-        # A traced model has no other grid in between, and sides that are left open are no keys.
-        self._was_traced = is_traced()
-        if self._was_traced:
-            return
-        self._own.grid = self._by_patches[rows * cols] = rows, cols
-        if self._went_back:
-            self._waiting, self._went_back = set(), False
-        if torch.is_grad_enabled():
-            self._waiting.add((rows, cols))
-
-    def grid_of(self, patches: Any) -> Grid:
-        """The grid for so many patches, or the last one if none is known; attention says that it does not fit."""
-        # Where only what notes the grid was compiled, that one is still the last.
-        if is_traced() or isinstance(patches, torch.fx.Proxy) or self._was_traced:
-            return self.rows, self.cols
-        if is_in_backward():
-            self._went_back = True
-            like = sorted(grid for grid in self._waiting if grid[0] * grid[1] == patches)
-            if len(like) > 1:
-                raise ValueError(
-                    "activation checkpointing computes a layer again, and cannot know whether for images of "
-                    + " or ".join(f"{rows}×{cols}" for rows, cols in like)
-                    + " patches; call backward() after each of these shapes, or train without checkpointing"
-                )
-        own: Grid | None = getattr(self._own, "grid", None)
-        if own is not None and own[0] * own[1] == patches:
-            return own
-        return self._by_patches.get(patches, (self.rows, self.cols))
-
-    def __reduce__(self) -> Any:
-        return GridRecord, (self.rows, self.cols)
 
 
 class _Encoding(nn.Module):
@@ -146,7 +79,8 @@ class LayerEncoding(_Encoding):
 
     Shapes:
         q, k, v and the result: `[B, h, N, d]` with `N = prefix + rows·cols`; patch `(y, x)` is token
-        `prefix + y·cols + x`.
+        `prefix + y·cols + x`. Or, with less work for the host, one tensor `[B, N, 3·dim]` in place of the three, as
+        one projection makes it: q's heads side by side, then k's, then v's. The result is then `[B, N, dim]`.
 
     >>> positions = LayerEncoding("sape2-rel-k", dim=64, num_heads=4, grid=(6, 6), prefix=1)
     >>> q, k, v = torch.randn(3, 2, 4, 37, 16)
@@ -154,6 +88,8 @@ class LayerEncoding(_Encoding):
     torch.Size([2, 4, 37, 16])
     >>> positions(*torch.randn(3, 2, 4, 1 + 5 * 8, 16), grid=(5, 8)).shape
     torch.Size([2, 4, 41, 16])
+    >>> positions(torch.randn(2, 37, 3 * 64)).shape
+    torch.Size([2, 37, 64])
     """
 
     _in_layers = True
@@ -194,17 +130,29 @@ class LayerEncoding(_Encoding):
         """The grid of the last images, or the one trained at."""
         return self.grid if self.record is None else (self.record.rows, self.record.cols)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, grid: Grid | None = None) -> Tensor:
-        """Attention; another grid than the one trained at adapts the tables as the encoding's options say."""
+    def forward(self, q: Tensor, k: Tensor | None = None, v: Tensor | None = None, grid: Grid | None = None) -> Tensor:
+        """Attention; another grid than the one trained at adapts the tables as the encoding's options say.
+
+        `q` alone is a projection's output, all three in one.
+        """
+        packed = k is None
+        if packed != (v is None):
+            raise ValueError("k or v is missing; give q, k and v, or one tensor that holds all three")
         if grid is not None:
             rows, cols = rows_and_cols(grid)
         elif self.record is not None:
-            rows, cols = self.record.grid_of(q.shape[2] - self.prefix)
+            rows, cols = self.record.grid_of(q.shape[1 if packed else 2] - self.prefix)
         else:
             rows, cols = self.grid
-        attended: Tensor = torch.ops.sape2._encoded_attention.default(
-            q, k, v, self.encoding, self.shape, self.tensors(), rows, cols
-        )
+        attended: Tensor
+        if packed:
+            attended = torch.ops.sape2._encoded_packed_attention.default(
+                q, self.encoding, self.shape, self.tensors(), rows, cols
+            )
+        else:
+            attended = torch.ops.sape2._encoded_attention.default(
+                q, k, v, self.encoding, self.shape, self.tensors(), rows, cols
+            )
         return attended
 
     def extra_repr(self) -> str:

@@ -101,6 +101,42 @@ HWY_INLINE void add_at(Reach reach, V floor, V ceil, V below, V above, float* dt
   }
 }
 
+/// A sum whose error does not grow with the number of parts (Kahan): summed plainly, a line of
+/// hundreds of gates loses the digits that tell its positions apart.
+struct RunningSum {
+  V sum, excess;  // what rounding has put into the sum too much
+
+  HWY_INLINE void add(V part) {
+    const V due = hn::Sub(part, excess);
+    const V next = hn::Add(sum, due);
+    excess = hn::Sub(hn::Sub(next, sum), due);
+    sum = next;
+  }
+
+  /// Starts again from 0 in the lanes that are not kept.
+  template <class Mask>
+  HWY_INLINE void keep(Mask kept) {
+    sum = hn::IfThenElseZero(kept, sum);
+    excess = hn::IfThenElseZero(kept, excess);
+  }
+};
+
+HWY_INLINE RunningSum nothing_yet() {
+  return {hn::Zero(F()), hn::Zero(F())};
+}
+
+/// What `carry` holds of one panel's lanes, or nothing yet where there is none.
+HWY_INLINE RunningSum carried(const float* carry, int lane) {
+  if (!carry) return nothing_yet();
+  return {hn::LoadU(F(), carry + lane), hn::LoadU(F(), carry + kTile + lane)};
+}
+
+HWY_INLINE void carry_on(const RunningSum& running, float* carry, int lane) {
+  if (!carry) return;
+  hn::StoreU(running.sum, F(), carry + lane);
+  hn::StoreU(running.excess, F(), carry + kTile + lane);
+}
+
 }  // namespace
 
 void axis_positions(const Axis& axis, int width, float gate_scale, float gate_offset,
@@ -113,29 +149,30 @@ void axis_positions(const Axis& axis, int width, float gate_scale, float gate_of
   for (int lane = 0; lane < width; lane += kLanes) {
     const V place = suffix ? hn::Zero(f) : hn::LoadU(f, axis.place + lane);
     // From the end of the line; for `between`, only entries before the patch count, negatively.
-    V sum = carry ? hn::LoadU(f, carry + lane) : hn::Zero(f);
+    RunningSum running = carried(carry, lane);
     for (int m = axis.length - 1; m >= 0; --m) {
       const int at = m * kTile + lane;
       const V gate = sigmoid_of(hn::MulAdd(scale, hn::LoadU(f, scores + at), offset));
       hn::StoreU(gate, f, gates + at);
       if (suffix) {
-        sum = hn::Add(sum, gate);
-        hn::StoreU(at_most(bound, sum), f, positions + at);
+        running.add(gate);
+        hn::StoreU(at_most(bound, running.sum), f, positions + at);
       } else {
-        const auto before = hn::Lt(hn::Set(f, static_cast<float>(m)), place);
-        sum = hn::IfThenElseZero(before, hn::Sub(sum, gate));
-        hn::StoreU(at_least(-bound, sum), f, positions + at);
+        running.add(hn::Neg(gate));
+        running.keep(hn::Lt(hn::Set(f, static_cast<float>(m)), place));
+        hn::StoreU(at_least(-bound, running.sum), f, positions + at);
       }
     }
-    if (carry) hn::StoreU(sum, f, carry + lane);
+    carry_on(running, carry, lane);
     if (suffix) continue;
-    sum = hn::Zero(f);
+    running = nothing_yet();
     for (int m = 0; m < axis.length; ++m) {
       const int at = m * kTile + lane;
       const auto behind = hn::Gt(hn::Set(f, static_cast<float>(m)), place);
-      sum = hn::IfThenElseZero(behind, hn::Add(sum, hn::LoadU(f, gates + at)));
+      running.add(hn::LoadU(f, gates + at));
+      running.keep(behind);
       const V left = hn::LoadU(f, positions + at);
-      hn::StoreU(hn::IfThenElse(behind, at_most(bound, sum), left), f, positions + at);
+      hn::StoreU(hn::IfThenElse(behind, at_most(bound, running.sum), left), f, positions + at);
     }
   }
 }
@@ -193,17 +230,17 @@ GateGradient axis_gate_gradient(const Axis& axis, int width, float gate_scale, c
   GateGradient result;
   for (int lane = 0; lane < width; lane += kLanes) {
     const V place = suffix ? hn::Zero(f) : hn::LoadU(f, axis.place + lane);
-    V sum = carry ? hn::LoadU(f, carry + lane) : hn::Zero(f);
+    RunningSum running = carried(carry, lane);
     // dgates in place: a prefix sum; for `between` a negative one to the left of the patch …
     if (!suffix) {
       // … and a sum from the end to its right.
       for (int m = axis.length - 1; m >= 0; --m) {
         float* d = dpositions + m * kTile + lane;
         const auto behind = hn::Gt(hn::Set(f, static_cast<float>(m)), place);
-        sum = hn::Add(sum, hn::IfThenElseZero(behind, hn::LoadU(f, d)));
-        hn::StoreU(hn::IfThenElse(behind, sum, hn::LoadU(f, d)), f, d);
+        running.add(hn::IfThenElseZero(behind, hn::LoadU(f, d)));
+        hn::StoreU(hn::IfThenElse(behind, running.sum, hn::LoadU(f, d)), f, d);
       }
-      sum = hn::Zero(f);
+      running = nothing_yet();
     }
     V scale_sum = hn::Zero(f);
     V offset_sum = hn::Zero(f);
@@ -212,12 +249,12 @@ GateGradient axis_gate_gradient(const Axis& axis, int width, float gate_scale, c
       float* d = dpositions + at;
       V dgate = hn::LoadU(f, d);
       if (suffix) {
-        sum = hn::Add(sum, dgate);
-        dgate = sum;
+        running.add(dgate);
+        dgate = running.sum;
       } else {
         const V here = hn::Set(f, static_cast<float>(m));
-        sum = hn::Sub(sum, hn::IfThenElseZero(hn::Lt(here, place), dgate));
-        const V left = hn::IfThenElseZero(hn::Lt(here, place), sum);
+        running.add(hn::IfThenElseZero(hn::Lt(here, place), hn::Neg(dgate)));
+        const V left = hn::IfThenElseZero(hn::Lt(here, place), running.sum);
         dgate = hn::IfThenElse(hn::Gt(here, place), dgate, left);
       }
       const V gate = hn::LoadU(f, gates + at);
@@ -226,7 +263,7 @@ GateGradient axis_gate_gradient(const Axis& axis, int width, float gate_scale, c
       offset_sum = hn::Add(offset_sum, dt);
       hn::StoreU(hn::Mul(scale, dt), f, d);
     }
-    if (carry) hn::StoreU(sum, f, carry + lane);
+    carry_on(running, carry, lane);
     result.scale += static_cast<double>(sum_of(scale_sum));
     result.offset += static_cast<double>(sum_of(offset_sum));
   }

@@ -31,7 +31,7 @@ class CopeTiles {
     gates_ = arena.take(kTileSize);
     clamped_ = arena.take(kTileSize);
     bias_ = arena.take(kTileSize);
-    carry_ = arena.take(kTile);
+    carry_ = arena.take(2 * kTile);
   }
 
   void load_table() {
@@ -44,7 +44,7 @@ class CopeTiles {
     gemm(positions_, layout_.panel(queries).width, layout_.head_size, table_, layout_.ld,
          head.q_panels_ + static_cast<std::ptrdiff_t>(queries) * layout_.head_size * kTile, kTile,
          values_, kTile, false);
-    clear(carry_, kTile);
+    clear(carry_, 2 * kTile);
   }
 
   Axis axis(int keys) const {
@@ -78,7 +78,7 @@ class CopeTiles {
   float* gates_;    // (keys, kTile)
   float* clamped_;  // (keys, kTile): positions
   float* bias_;     // (keys, kTile)
-  float* carry_;    // (kTile): sum of the gates of all later keys
+  float* carry_;    // (2, kTile): sum of the gates of all later keys
 };
 
 class CopeForward {
@@ -114,12 +114,12 @@ class CopeBackward {
  public:
   CopeBackward(const AttentionTask& task, const CopeEncoding& encoding, Arena& arena)
       : layout_(task.layout), core_(task, arena), tiles_(task, encoding, arena) {
-    later_ = arena.take(layout_.panels(1));
+    later_ = arena.take(layout_.panels(2));
     dvalues_ = arena.take(static_cast<std::size_t>(tiles_.positions_) * kTile);
     raw_ = arena.take(kTileSize);
     dbias_ = arena.take(kTileSize);
     dpositions_ = arena.take(kTileSize);
-    earlier_ = arena.take(kTile);
+    earlier_ = arena.take(2 * kTile);
   }
 
   void select_head(std::int64_t head) {
@@ -143,13 +143,13 @@ class CopeBackward {
     // the keys only notes what lies behind each tile,
     // and sums delta where that is not known yet.
     for (int n = layout_.panel_count - 1; n >= 0; --n) {
-      load_rows(tiles_.carry_, DType::float32, 0, 1, kTile, later_ + n * kTile, kTile);
+      load_rows(tiles_.carry_, DType::float32, kTile, 2, kTile, later_ + 2 * n * kTile, kTile);
       const float* scores = core_.head_.scores(queries, n);
       tiles_.advance(queries, n, scores, tiles_.carry_);
       if (core_.sums_delta()) core_.add_delta(queries, n, tiles_.bias(queries, n), scores);
     }
     clear(dvalues_, static_cast<std::size_t>(tiles_.positions_) * kTile);
-    clear(earlier_, kTile);
+    clear(earlier_, 2 * kTile);
     for (int n = 0; n < layout_.panel_count; ++n) tile(queries, n);
 
     const std::ptrdiff_t rows = static_cast<std::ptrdiff_t>(i.start) * layout_.ld;
@@ -165,7 +165,7 @@ class CopeBackward {
     const int rows = layout_.panel(keys).valid;
     float* scores = core_.head_.scores(queries, keys);
     load_rows(scores, DType::float32, kTile, rows, width, raw_, kTile);
-    tiles_.advance(queries, keys, scores, later_ + keys * kTile);
+    tiles_.advance(queries, keys, scores, later_ + 2 * keys * kTile);
     core_.tile(queries, keys, tiles_.bias(queries, keys), scores);
 
     const V ratio = hn::Set(f, tiles_.encoding_.inside ? 1.0F : 1.0F / tiles_.task_.inputs.scale);
@@ -191,12 +191,12 @@ class CopeBackward {
   const Layout& layout_;
   Backward core_;
   CopeTiles tiles_;
-  float* later_;       // (panels, kTile): gates behind each panel of keys
+  float* later_;       // (panels, 2, kTile): gates behind each panel of keys
   float* dvalues_;     // (positions, kTile)
   float* raw_;         // (keys, kTile): scores
   float* dbias_;       // (keys, kTile)
   float* dpositions_;  // (keys, kTile)
-  float* earlier_;     // (kTile): gradients of all earlier positions
+  float* earlier_;     // (2, kTile): gradients of all earlier positions
 };
 
 }  // namespace

@@ -68,6 +68,14 @@ class Sape2Layer : public LayerEncoding {
                                 bias_options(q));
   }
 
+  at::Tensor attend_packed(const at::Tensor& qkv, int64_t heads,
+                           const ops::Grid& grid) const override {
+    if (choices_->form == "paths") return LayerEncoding::attend_packed(qkv, heads, grid);
+    const auto [ex, ey] = tables(grid);
+    return ops::packed_sape2_attention(qkv, heads, ex, ey, grid, vector_options(qkv),
+                                       choices_->form, bias_options(qkv));
+  }
+
   ops::AttentionRows inspect(const at::Tensor& q, const at::Tensor& k, const ops::Grid& grid,
                              const ops::PatchList& patches) const override {
     const auto [ex, ey] = tables(grid);

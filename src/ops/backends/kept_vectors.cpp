@@ -3,22 +3,11 @@
 #include "ops/packed_heads.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
 
 namespace sape2::ops {
-namespace {
-
-bool wants_gradient(const Sape2Arguments& a) {
-  if (!c10::GradMode::is_enabled()) return false;
-  for (const at::Tensor* tensor : a.tensors())
-    if (tensor->defined() && tensor->requires_grad()) return true;
-  return false;
-}
-
-}  // namespace
 
 int64_t bytes_to_keep(const Sape2Arguments& a) {
-  if (!a.vectors.q.device().is_cuda() || !wants_gradient(a)) return 0;
+  if (!a.vectors.q.device().is_cuda()) return 0;
 #ifdef SAPE2_FUSED_CUDA
   return bytes_cuda_keeps(a);
 #else

@@ -6,8 +6,8 @@
 /// layout: [B, h, kept].
 namespace sape2::ops {
 
-/// How many bytes a head are worth keeping: 0 where no gradient will be asked for, or where the
-/// backward pass makes its vectors itself.
+/// How many bytes a head are worth keeping for a backward pass: 0 where it makes its vectors
+/// itself.
 int64_t bytes_to_keep(const Sape2Arguments& a);
 
 /// How many the CUDA kernels would rather keep than make again; cuda_backend.cpp, in builds that

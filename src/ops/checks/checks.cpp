@@ -191,6 +191,15 @@ at::ScalarType compute_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+void check_packed(const char* op, const at::Tensor& qkv, int64_t heads) {
+  check_defined(op, "qkv", qkv);
+  TORCH_CHECK_VALUE(heads >= 1, op, ": heads is ", heads, "; at least 1 was expected");
+  TORCH_CHECK_VALUE(qkv.dim() == 3 && size_of(qkv, 2) > 0 && size_of(qkv, 2) % 3 == 0 &&
+                        size_of(qkv, 2) / 3 % heads == 0,
+                    op, ": ", shown("qkv", qkv), " does not fit; [images, tokens, 3·", heads,
+                    "·head size] was expected");
+}
+
 Form parse_form(const char* op, const std::string& form) {
   check_choice(op, "form", form, {"distance", "direct", "paths"});
   return form == "distance" ? Form::distance : form == "direct" ? Form::direct : Form::paths;

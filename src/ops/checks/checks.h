@@ -16,6 +16,9 @@ void check(const char* op, const Sape2Arguments& a);
 void check(const char* op, const CopeArguments& a);
 void check(const char* op, const BiasArguments& a);
 
+/// A projection's output, whose thirds q, k and v are checked by themselves.
+void check_packed(const char* op, const at::Tensor& qkv, int64_t heads);
+
 /// The `form` argument as an enum; "none" is no name that a user may give.
 Form parse_form(const char* op, const std::string& form);
 

@@ -54,6 +54,18 @@ struct Autocast {
         std::move(form), scale, gate_scale, gate_divisor, gate_offset, gain, bias_inside);
   }
 
+  static Tensor packed_sape2_attention(const Tensor& qkv, int64_t heads, const Tensor& ex,
+                                       const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
+                                       std::string mode, std::string span, std::string form,
+                                       Optional<double> scale, const OptionalTensor& gate_scale,
+                                       double gate_divisor, const OptionalTensor& gate_offset,
+                                       const OptionalTensor& gain, bool bias_inside) {
+    const Off off;
+    return public_ops::packed_sape2_attention(
+        lower(qkv), heads, ex, ey, rows, cols, prefix, std::move(mode), std::move(span),
+        std::move(form), scale, gate_scale, gate_divisor, gate_offset, gain, bias_inside);
+  }
+
   static std::tuple<Tensor, Tensor> sape2_vectors(const Tensor& q, const Tensor& k,
                                                   const Tensor& ex, const Tensor& ey, int64_t rows,
                                                   int64_t cols, int64_t prefix, std::string mode,
@@ -93,6 +105,7 @@ struct Autocast {
     m.impl("attention", &Autocast::attention);
     m.impl("sape2_attention", &Autocast::sape2_attention);
     m.impl("_sape2_attention", &Autocast::sape2_attention_in_order);
+    m.impl("_packed_sape2_attention", &Autocast::packed_sape2_attention);
     m.impl("sape2_vectors", &Autocast::sape2_vectors);
     m.impl("sape2_bias", &Autocast::sape2_bias);
     m.impl("distance_attention", &Autocast::with_vectors<&public_ops::distance_attention>);

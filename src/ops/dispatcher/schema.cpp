@@ -31,6 +31,14 @@ TORCH_LIBRARY(sape2, m) {
       "gate_divisor, Tensor? gate_offset, Tensor? gain, bool bias_inside) -> Tensor",
       &public_ops::sape2_attention_in_order);
 
+  // The same of a projection's output: the thirds of qkv [B, N, 3·heads·d] are q, k and v, and the
+  // result is [B, N, heads·d].
+  m.def(
+      "_packed_sape2_attention(Tensor qkv, int heads, Tensor ex, Tensor ey, int rows, int cols, "
+      "int prefix, str mode, str span, str form, float? scale, Tensor? gate_scale, float "
+      "gate_divisor, Tensor? gate_offset, Tensor? gain, bool bias_inside) -> Tensor",
+      &public_ops::packed_sape2_attention);
+
   // Stage 1: the axis vectors [B, h, rows·cols, cols] and [B, h, rows·cols, rows]; mode "qk": a
   // leading axis of 2.
   m.def(

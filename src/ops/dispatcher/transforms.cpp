@@ -14,8 +14,9 @@ void refuse_vmap(const c10::OperatorHandle& op, torch::jit::Stack*) {
 }
 
 TORCH_LIBRARY_IMPL(sape2, FuncTorchBatched, m) {
-  for (const char* name : {"attention", "sape2_attention", "_sape2_attention", "sape2_vectors",
-                           "distance_attention", "axial_attention", "sape2_bias", "cope_attention"})
+  for (const char* name :
+       {"attention", "sape2_attention", "_sape2_attention", "_packed_sape2_attention",
+        "sape2_vectors", "distance_attention", "axial_attention", "sape2_bias", "cope_attention"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_vmap>());
 }
 

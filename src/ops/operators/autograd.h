@@ -23,6 +23,26 @@ namespace sape2::ops {
 template <class Arguments>
 Tensors differentiable(const Arguments& arguments, size_t differentiable);
 
+/// The outputs of an internal operator for checked arguments.
+template <class Arguments>
+Tensors run_forward(const Arguments& arguments) {
+  const AlreadyChecked<Arguments> checked(arguments);
+  return Dispatched::forward(arguments);
+}
+
+/// The wanted gradients, in order; the gates in `arguments` are the divided ones.
+template <class Arguments>
+Tensors run_backward(const BackwardInputs& in, const Arguments& arguments) {
+  Tensors gradients = Dispatched::backward(in, arguments);
+  divide_gradient(arguments, in.wanted, gradients);
+  return gradients;
+}
+
+template <class Arguments>
+void drop_tensors(Arguments& arguments) {
+  for (Tensor* tensor : arguments.tensors()) *tensor = Tensor();
+}
+
 /// Stands behind the gradients themselves: there is no second derivative, and asking for one is an
 /// error rather than a silent zero.
 class RefuseSecondBackward : public torch::autograd::Function<RefuseSecondBackward> {
@@ -81,10 +101,9 @@ class BackwardNode final : public torch::autograd::Node {
   BackwardNode(const Arguments& arguments, torch::autograd::edge_list&& edges)
       : Node(std::move(edges)), arguments_(arguments) {
     const auto tensors = arguments_.tensors();
-    for (size_t index = 0; index < tensors.size(); ++index) {
+    for (size_t index = 0; index < tensors.size(); ++index)
       if (tensors[index]->defined()) given_ |= int64_t{1} << index;
-      *tensors[index] = Tensor();
-    }
+    drop_tensors(arguments_);
   }
 
   /// Keeps what the backward pass reads: the given tensors, all outputs, of which the first are
@@ -125,9 +144,7 @@ class BackwardNode final : public torch::autograd::Node {
     if (reference_) guard.emplace();
     if (!is_traced(outputs[0])) wanted |= BackwardInputs::kMayShare;
     auto gradients = once_only(saved, grads, [&] {
-      auto found = Dispatched::backward({grads, outputs, wanted}, arguments);
-      divide_gradient(arguments, wanted, found);
-      return found;
+      return run_backward({grads, outputs, wanted}, arguments);
     });
 
     Tensors result(given);
@@ -186,6 +203,15 @@ inline void refuse_other_derivatives(const Tensors& given) {
                 "with a tangent was given; use backward(), or give tensors without tangents");
 }
 
+/// Whether a gradient of any of the arguments may be asked for.
+template <class Arguments>
+bool goes_back(const Arguments& arguments) {
+  if (!at::GradMode::is_enabled()) return false;
+  const auto tensors = arguments.tensors();
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const auto* t) { return t->defined() && t->requires_grad(); });
+}
+
 template <class Arguments>
 Tensors differentiable(const Arguments& arguments, size_t differentiable) {
   Tensors given;
@@ -195,28 +221,22 @@ Tensors differentiable(const Arguments& arguments, size_t differentiable) {
     if (tensor->defined()) given.push_back(*tensor);
   refuse_other_derivatives(given);
 
-  const bool goes_back =
-      at::GradMode::is_enabled() &&
-      std::any_of(given.begin(), given.end(), [](const auto& t) { return t.requires_grad(); });
-  const auto node = goes_back ? make_node<BackwardNode<Arguments>>(
-                                    arguments, torch::autograd::collect_next_edges(given))
-                              : nullptr;
+  const auto node = goes_back(arguments)
+                        ? make_node<BackwardNode<Arguments>>(
+                              arguments, torch::autograd::collect_next_edges(given))
+                        : nullptr;
   Tensors outputs;
   Tensor divided;
   {
     const at::AutoGradMode off(false);
     // Outputs that are views of other new tensors must not be known as such.
     const at::AutoDispatchBelowADInplaceOrView below;
-    const auto run = [&](const Arguments& applied) {
-      const AlreadyChecked<Arguments> checked(applied);
-      outputs = Dispatched::forward(applied);
-    };
     if (divides_gates(arguments)) {
       Arguments applied = arguments;
       divided = put_divided_gates(applied, divided_gates(arguments));
-      run(applied);
+      outputs = run_forward(applied);
     } else {
-      run(arguments);
+      outputs = run_forward(arguments);
     }
   }
   Tensors results = TensorList(outputs).slice(0, differentiable).vec();

@@ -1,8 +1,11 @@
 #include "ops/operators/public_ops.h"
 
+#include "sape2/base/in_quotes.h"
+
 #include "ops/backends/kept_vectors.h"
 #include "ops/checks/checks.h"
 #include "ops/operators/autograd.h"
+#include "ops/operators/packed.h"
 #include "ops/sizes.h"
 
 #include <cmath>
@@ -67,7 +70,30 @@ Tensor sape2_attention_in_order(const Tensor& q, const Tensor& k, const Tensor& 
                                           a.scale, a.gain, a.bias_inside},
                           1)[0];
   }
-  a.kept = bytes_to_keep(a);
+  if (goes_back(a)) a.kept = bytes_to_keep(a);
+  return differentiable(a, 1)[0];
+}
+
+Tensor packed_sape2_attention(const Tensor& qkv, int64_t heads, const Tensor& ex, const Tensor& ey,
+                              int64_t rows, int64_t cols, int64_t prefix, std::string mode,
+                              std::string span, std::string form, Optional<double> scale,
+                              const OptionalTensor& gate_scale, double gate_divisor,
+                              const OptionalTensor& gate_offset, const OptionalTensor& gain,
+                              bool bias_inside) {
+  const char* op = "packed_sape2_attention";
+  check_packed(op, qkv, heads);
+  const auto [q, k, v] = untracked_thirds(qkv, heads);
+  Packed<Sape2Arguments> a{
+      qkv, heads,
+      Sape2Arguments{
+          VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, std::move(mode), std::move(span),
+                          or_undefined(gate_scale), or_undefined(gate_offset)},
+          v, parse_form(op, form), scale_or_default(scale, q), or_undefined(gain), bias_inside,
+          /*kept=*/0, gate_divisor}};
+  check(op, a.split);
+  TORCH_CHECK_VALUE(has_kernel(a.split.form), op, ": form is ", in_quotes(form),
+                    "; \"distance\" or \"direct\" was expected");
+  if (goes_back(a)) a.split.kept = bytes_to_keep(a.split);
   return differentiable(a, 1)[0];
 }
 

@@ -27,6 +27,14 @@ Tensor sape2_attention_in_order(const Tensor& q, const Tensor& k, const Tensor& 
                                 double gate_divisor, const OptionalTensor& gate_offset,
                                 const OptionalTensor& gain, bool bias_inside);
 
+/// The same of a projection's output [B, N, 3·h·d]; gives [B, N, h·d].
+Tensor packed_sape2_attention(const Tensor& qkv, int64_t heads, const Tensor& ex, const Tensor& ey,
+                              int64_t rows, int64_t cols, int64_t prefix, std::string mode,
+                              std::string span, std::string form, Optional<double> scale,
+                              const OptionalTensor& gate_scale, double gate_divisor,
+                              const OptionalTensor& gate_offset, const OptionalTensor& gain,
+                              bool bias_inside);
+
 std::tuple<Tensor, Tensor> sape2_vectors(const Tensor& q, const Tensor& k, const Tensor& ex,
                                          const Tensor& ey, int64_t rows, int64_t cols,
                                          int64_t prefix, std::string mode, std::string span,

@@ -40,6 +40,9 @@ Tensor rotated(const Tensor& x, const Tensor& angles, int64_t prefix) {
 Tensor rope(const Tensor& x, int64_t prefix) {
   // One row of patches: the raster index is the column.
   const bool fits = x.defined() && x.dim() == 4 && prefix >= 0;
+  TORCH_CHECK_VALUE(!fits || prefix < size_of(x, 2), "rope: prefix is ", prefix,
+                    ", but x has only ", size_of(x, 2),
+                    " tokens; a patch behind the prefix tokens was expected");
   const Grid grid{1, fits ? size_of(x, 2) - prefix : 1, prefix};
   check_rotary("rope", x, grid, 2);
   const auto index = coordinates(grid, x).first;

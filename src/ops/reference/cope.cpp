@@ -7,7 +7,7 @@ namespace sape2::ops::reference {
 CopeSteps cope_steps(const at::Tensor& q, const at::Tensor& k, const at::Tensor& e, double scale) {
   const auto scaled = scale * at::matmul(q, k.transpose(-2, -1));
   CopeSteps steps;
-  steps.gates = at::sigmoid(scaled);
+  steps.gates = scalar_sigmoid(scaled);
   steps.positions = steps.gates.flip({-1}).cumsum(-1).flip({-1}).clamp_max(e.size(0) - 1);
   steps.bias = interpolate(at::matmul(q, e.transpose(0, 1)), steps.positions);
   steps.logits = scaled + steps.bias;

@@ -61,7 +61,7 @@ VectorArguments widened_arguments(const VectorArguments& given) {
 
 at::Tensor gates(const at::Tensor& q, const at::Tensor& k, const at::Tensor& gate_scale,
                  const at::Tensor& gate_offset) {
-  return at::sigmoid(gate_scale * ordered_products(q, k) + gate_offset);
+  return scalar_sigmoid(gate_scale * ordered_products(q, k) + gate_offset);
 }
 
 at::Tensor positions(const at::Tensor& gates, const std::string& span, int64_t table_rows) {

@@ -108,10 +108,7 @@ struct SplitHeads : torch::autograd::Function<SplitHeads> {
     return {parts[0], parts[1], parts[2]};
   }
   static Tensors backward(Context*, const Tensors& grads) {
-    const Tensor& dq = grads[0];
-    if (are_packed(dq, grads[1], grads[2])) return {packed_whole(dq), Tensor()};
-    const Tensor all = at::stack({dq, grads[1], grads[2]}, 0).permute({1, 3, 0, 2, 4});
-    return {all.reshape({dq.size(0), dq.size(2), 3 * dq.size(1) * dq.size(3)}), Tensor()};
+    return {joined(grads[0], grads[1], grads[2]), Tensor()};
   }
 };
 
