@@ -6,6 +6,8 @@ Microseconds per call on the CPU, the least of several rounds, in time of the ca
 the machine hardly change: without gradients, with what backward needs kept, and forward + backward. PyTorch's own
 attention has three gradients, sape2-rel-k seven: those of q, k and v, two tables, and scale and offset of the gates.
 What four more cost by themselves shows torch.cat, which has next to nothing else to do, of three tensors and of seven.
+One row has its derivatives written in Python, as PyTorch's stable ABI would ask for.
+
 Then the same for whole attention layers, as models call them: a projection to q, k and v, attention, a projection.
 `bench/peers/host.py` measures attention alone on a GPU.
 """
@@ -65,11 +67,41 @@ def attention(args: argparse.Namespace) -> Times:
             bias_inside=False,
         )  # fmt: skip
 
+    kernels = torch.ops.sape2
+    options = (1, 1, 0, "k", "between", "direct", HEAD_SIZE**-0.5)
+
+    def forward(*t: torch.Tensor) -> Any:
+        return kernels._sape2_attention_forward.default(*t[:5], *options, *t[5:], None, False, 0)
+
+    def backward(context: Any, gradient: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        *t, out, softmax, kept = context.saved_tensors
+        return tuple(
+            kernels._sape2_attention_backward.default(
+                [gradient], [out, softmax, kept], 0b1111111, *t[:5], *options, *t[5:], None, False, 0
+            )
+        )
+
+    library = torch.library.Library("sape2_host", "FRAGMENT")
+    names = ", ".join(f"Tensor {name}" for name in ("q", "k", "v", "ex", "ey", "gate_scale", "gate_offset"))
+    library.define(f"attention({names}) -> (Tensor, Tensor, Tensor)")
+    library.impl("attention", forward, "CPU")
+    torch.library.register_autograd(
+        "sape2_host::attention",
+        backward,
+        setup_context=lambda context, inputs, output: context.save_for_backward(*inputs, *output),
+        lib=library,
+    )
+
     small = [leaf(HEAD_SIZE) for _ in range(7)]
+    learnt = [q, k, v, ex, ey, gate_scale, gate_offset]
     ways = {
         "PyTorch's attention": (lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v), [q, k, v]),
         "`sape2.ops.attention`": (lambda: sape2.ops.attention(q, k, v), [q, k, v]),
-        "`sape2.ops.sape2_attention`, sape2-rel-k": (operator, [q, k, v, ex, ey, gate_scale, gate_offset]),
+        "`sape2.ops.sape2_attention`, sape2-rel-k": (operator, learnt),
+        "the same kernels behind `torch.library.register_autograd`": (
+            lambda: torch.ops.sape2_host.attention.default(*learnt)[0],
+            learnt,
+        ),
         "`sape2.nn.LayerEncoding`, sape2-rel-k": (lambda: layer(q, k, v), [q, k, v, *layer.parameters()]),
         "`torch.cat` of three tensors": (lambda: torch.cat(small[:3]), small[:3]),
         "`torch.cat` of seven tensors": (lambda: torch.cat(small), small),

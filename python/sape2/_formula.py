@@ -179,6 +179,33 @@ def _sape2_attention_forward(
     return out, softmax, softmax
 
 
+def _packed_sape2_attention_forward(
+    qkv: Tensor,
+    heads: int,
+    ex: Tensor,
+    ey: Tensor,
+    rows: int,
+    cols: int,
+    prefix: int,
+    mode: str,
+    span: str,
+    form: str,
+    scale: float,
+    gate_scale: Tensor | None,
+    gate_divisor: float,
+    gate_offset: Tensor | None,
+    gain: Tensor | None,
+    bias_inside: bool,
+    kept: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = qkv.unflatten(2, (3, heads, qkv.shape[2] // (3 * heads))).permute(2, 0, 3, 1, 4).unbind(0)
+    divided = None if gate_scale is None else gate_scale / gate_divisor
+    out, *others = _sape2_attention_forward(
+        q, k, v, ex, ey, rows, cols, prefix, mode, span, form, scale, divided, gate_offset, gain, bias_inside, kept
+    )
+    return out.transpose(1, 2).flatten(2), others[0], others[1]
+
+
 def _cope_attention_forward(q: Tensor, k: Tensor, v: Tensor, e: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     wide = _wide(q)
     products = scale * torch.matmul(wide, _wide(k).transpose(-2, -1))
@@ -213,6 +240,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     for function in (
         _attention_forward,
         _sape2_attention_forward,
+        _packed_sape2_attention_forward,
         _cope_attention_forward,
         _sape2_vectors_forward,
         _bias_forward,

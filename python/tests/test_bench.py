@@ -42,7 +42,7 @@ def test_timm_vit(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_torch_2
 def test_host() -> None:
     bench = runpy.run_path(str(FOLDER / "host.py"))
-    for part, others in (("attention", 5), ("layers", 3)):
+    for part, others in (("attention", 6), ("layers", 3)):
         results = bench[part](argparse.Namespace(calls=3, rounds=1))
         _, _, pytorch, *ours = bench["table"](results).splitlines()
         assert pytorch.count("(1.00×)") == 3 and len(ours) == len(results) - 1 == others

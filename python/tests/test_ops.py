@@ -195,25 +195,45 @@ def test_opcheck_of_encodings(encoding: str) -> None:
 
 
 @needs_torch_2
-@pytest.mark.parametrize("name", ["_attention", "_sape2_attention", "_cope_attention", "_sape2_vectors", "_bias"])
+@pytest.mark.parametrize(
+    "name",
+    ["_attention", "_sape2_attention", "_packed_sape2_attention", "_cope_attention", "_sape2_vectors", "_bias"],
+)
 def test_opcheck_of_kernels(name: str) -> None:
     """What torch.compile sees of the operators: their schemas and the shapes of fake tensors, both ways."""
     q, k, v, ux, uy, *_ = (t.detach() for t in operators()["axial_attention"][1][:5])
     table, gates, grid = torch.randn(9, SIZE), [torch.ones(HEADS), torch.ones(HEADS)], [4, 5, PREFIX]
+    qkv = torch.randn(2, 21, 3 * HEADS * SIZE)
+    tables = [table, table.clone()]
     arguments: dict[str, list[object]] = {
         "_attention": [q, k, v, ux, uy, *grid, "direct", 0.25, None, False],
         "_sape2_attention": [
             q,
             k,
             v,
-            table,
-            table.clone(),
+            *tables,
             *grid,
             "k",
             "suffix",
             "distance",
             0.25,
             *gates,
+            None,
+            True,
+            0,
+        ],
+        "_packed_sape2_attention": [
+            qkv,
+            HEADS,
+            *tables,
+            *grid,
+            "k",
+            "suffix",
+            "distance",
+            0.25,
+            gates[0],
+            4.0,
+            gates[1],
             None,
             True,
             0,

@@ -79,6 +79,25 @@ struct Sape2Arguments {
   }
 };
 
+/// Both stages for a projection's output.
+struct PackedArguments {
+  static constexpr const char* kBackwardName = "PackedSape2AttentionBackward";
+  at::Tensor qkv;  // (B, N, 3·h·d): its thirds are q, k and v
+  int64_t heads = 1;
+  Sape2Arguments split;  // without q, k and v
+
+  auto tensors() {
+    auto& a = split;
+    auto& s = a.vectors;
+    return std::array{&qkv, &s.ex, &s.ey, &s.gate_scale, &s.gate_offset, &a.gain};
+  }
+  auto tensors() const {
+    const auto& a = split;
+    const auto& s = a.vectors;
+    return std::array{&qkv, &s.ex, &s.ey, &s.gate_scale, &s.gate_offset, &a.gain};
+  }
+};
+
 struct CopeArguments {
   static constexpr const char* kBackwardName = "CopeAttentionBackward";
   at::Tensor q, k, v;  // (B, h, N, d)

@@ -62,6 +62,17 @@ std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads) {
   return {split.select(0, 0), split.select(0, 1), split.select(0, 2)};
 }
 
+Sape2Arguments with_thirds(const PackedArguments& a) {
+  const at::AutoGradMode off(false);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  Sape2Arguments split = a.split;
+  const auto [q, k, v] = thirds(a.qkv, a.heads);
+  split.vectors.q = q;
+  split.vectors.k = k;
+  split.v = v;
+  return split;
+}
+
 at::Tensor joined(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const int64_t tokens = size_of(q, 2), width = 3 * size_of(q, 1) * size_of(q, 3);
   if (is_plain(q) && are_packed(q, k, v))

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "ops/arguments.h"
+
 #include <ATen/ATen.h>
 
 #include <array>
@@ -12,6 +14,9 @@ bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 /// The thirds of a tensor.
 std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads);
+
+/// The arguments of the same attention of the thirds, which autograd knows nothing of.
+Sape2Arguments with_thirds(const PackedArguments& a);
 
 /// The tensor whose thirds these are; a new one if they are of none.
 at::Tensor joined(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);

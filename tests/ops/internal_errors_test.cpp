@@ -59,7 +59,8 @@ TEST(InternalErrors, WrongSizesAreRefusedByEach) {
       if (op != "_bias_forward" || name != std::string("prefix"))
         expect_refusal(op, name, int64_t{200});
     }
-    for (const char* name : {"q", "k", "v", "ux", "uy", "ex", "ey", "e", "gain", "gate_scale"}) {
+    for (const char* name :
+         {"q", "k", "v", "qkv", "ux", "uy", "ex", "ey", "e", "gain", "gate_scale"}) {
       if (!has(good, name)) continue;
       const at::Tensor tensor = good[name].toTensor();
       expect_refusal(op, name, at::zeros({2, 3, 5, 8}));
@@ -79,6 +80,10 @@ TEST(InternalErrors, WordsAndNumbersAreChecked) {
     // On one line, and nothing for a terminal to obey.
     if (has(good, "form"))
       expect_refusal(op, "form", "a\nb\x1b[31m", "form is \"a\\x0ab\\x1b[31m\"; one of");
+    if (has(good, "heads")) {
+      expect_refusal(op, "heads", int64_t{0}, "heads is 0; at least 1");
+      expect_refusal(op, "heads", int64_t{5}, "qkv [2, 7, 72] does not fit; [images, tokens, 3·5·");
+    }
     if (has(good, "kept")) expect_refusal(op, "kept", int64_t{8}, "kept is 8 on cpu; 0");
     if (has(good, "scale")) expect_refusal(op, "scale", INFINITY, "scale is inf; a finite");
   }

@@ -119,7 +119,7 @@ TEST(PackedAttention, IsOneNodeWhoseGradientIsOneTensor) {
     const Problem p(at::kFloat, device);
     const Tensor out = p.packed();
     EXPECT_TRUE(out.is_contiguous());
-    EXPECT_EQ(out.grad_fn()->name(), "sape2::Sape2AttentionBackward");
+    EXPECT_EQ(out.grad_fn()->name(), "sape2::PackedSape2AttentionBackward");
     EXPECT_EQ(out.grad_fn()->num_inputs(), 1);
     EXPECT_EQ(out.grad_fn()->num_outputs(), p.leaves().size());
     EXPECT_TRUE(torch::autograd::grad({out.sum()}, {p.qkv})[0].is_contiguous());

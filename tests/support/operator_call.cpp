@@ -33,6 +33,7 @@ c10::IValue tensor_argument(const std::string& name) {
   if (name == "gain" || name == "gate_scale" || name == "gate_offset") return at::rand({kHeads});
   if (name == "patches") return at::randn({kPatches, kHeadSize});
   if (name == "tokens") return at::randn({kImages, kTokens, kHeads * kHeadSize});
+  if (name == "qkv") return at::randn({kImages, kTokens, 3 * kHeads * kHeadSize});
   if (name == "carried") return at::empty({0});
   return tokens();
 }
@@ -75,6 +76,7 @@ c10::IValue argument(const std::string& name) {
   if (name == "rows") return kRows;
   if (name == "cols") return kCols;
   if (name == "prefix") return kPrefix;
+  if (name == "heads") return kHeads;
   if (name == "kept") return int64_t{0};
   if (name == "mode") return "k";
   if (name == "span") return "suffix";
@@ -174,8 +176,8 @@ const std::vector<std::string>& package_operators() {
 const std::vector<std::string>& internal_operators() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const char* name :
-         {"_attention", "_sape2_attention", "_cope_attention", "_sape2_vectors", "_bias"})
+    for (const char* name : {"_attention", "_sape2_attention", "_packed_sape2_attention",
+                             "_cope_attention", "_sape2_vectors", "_bias"})
       for (const char* pass : {"_forward", "_backward"}) all.push_back(std::string(name) + pass);
     return all;
   }();

@@ -2,6 +2,7 @@
 
 #include "sape2/base/in_quotes.h"
 
+#include "ops/packed_heads.h"
 #include "ops/sizes.h"
 
 #include <ATen/ATen.h>
@@ -256,6 +257,13 @@ void check(const char* op, const Sape2Arguments& a) {
   check_scale(op, a.scale, a.vectors.q);
   check_per_head(op, "gain", a.gain, a.vectors.q);
   check_kept(op, a);
+}
+
+void check(const char* op, const PackedArguments& a) {
+  check_packed(op, a.qkv, a.heads);
+  check(op, with_thirds(a));
+  TORCH_CHECK_VALUE(has_kernel(a.split.form), op,
+                    ": form is \"paths\"; \"distance\" or \"direct\" was expected");
 }
 
 void check(const char* op, const CopeArguments& a) {

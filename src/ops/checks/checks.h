@@ -13,6 +13,7 @@ namespace sape2::ops {
 void check(const char* op, const VectorArguments& a);
 void check(const char* op, const BiasedArguments& a);
 void check(const char* op, const Sape2Arguments& a);
+void check(const char* op, const PackedArguments& a);
 void check(const char* op, const CopeArguments& a);
 void check(const char* op, const BiasArguments& a);
 

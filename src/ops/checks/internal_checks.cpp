@@ -89,6 +89,11 @@ bool same(const Sape2Arguments& a, const Sape2Arguments& b) {
          a.form == b.form && a.scale == b.scale && a.kept == b.kept;
 }
 
+bool same(const PackedArguments& a, const PackedArguments& b) {
+  return same_tensors({{&a.qkv, &b.qkv}}) && a.heads == b.heads && same(a.split, b.split) &&
+         a.split.gate_divisor == b.split.gate_divisor;
+}
+
 bool same(const CopeArguments& a, const CopeArguments& b) {
   return same_tensors({{&a.q, &b.q}, {&a.k, &b.k}, {&a.v, &b.v}, {&a.e, &b.e}}) &&
          a.scale == b.scale;
@@ -112,6 +117,21 @@ void check_backward(const char* op, const BackwardInputs& in, const Sape2Argumen
   check_passes(op, in, q, 3);
   check_tensor(op, "outputs[2]", in.outputs[2], q, at::kByte,
                {q.sym_size(0), q.sym_size(1), a.kept});
+}
+
+void check_backward(const char* op, const BackwardInputs& in, const PackedArguments& a) {
+  check(op, a);
+  check_wanted(op, in.wanted, a);
+  check_count(op, "grads", in.grads, 1);
+  check_count(op, "outputs", in.outputs, 3);
+  const at::Tensor& qkv = a.qkv;
+  const auto images = qkv.sym_size(0), tokens = qkv.sym_size(1), width = qkv.sym_size(2) / 3;
+  const auto type = qkv.scalar_type();
+  check_tensor(op, "grads[0]", in.grads[0], qkv, type, {images, tokens, width});
+  check_tensor(op, "outputs[0]", in.outputs[0], qkv, type, {images, tokens, width});
+  check_tensor(op, "outputs[1]", in.outputs[1], qkv, compute_type(qkv),
+               {images, a.heads, tokens, 2});
+  check_tensor(op, "outputs[2]", in.outputs[2], qkv, at::kByte, {images, a.heads, a.split.kept});
 }
 
 void check_backward(const char* op, const BackwardInputs& in, const CopeArguments& a) {

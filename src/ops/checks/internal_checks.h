@@ -11,6 +11,7 @@ namespace sape2::ops {
 bool same(const VectorArguments& a, const VectorArguments& b);
 bool same(const BiasedArguments& a, const BiasedArguments& b);
 bool same(const Sape2Arguments& a, const Sape2Arguments& b);
+bool same(const PackedArguments& a, const PackedArguments& b);
 bool same(const CopeArguments& a, const CopeArguments& b);
 bool same(const BiasArguments& a, const BiasArguments& b);
 
@@ -41,6 +42,7 @@ class AlreadyChecked {
 void check_backward(const char* op, const BackwardInputs& in, const VectorArguments& a);
 void check_backward(const char* op, const BackwardInputs& in, const BiasedArguments& a);
 void check_backward(const char* op, const BackwardInputs& in, const Sape2Arguments& a);
+void check_backward(const char* op, const BackwardInputs& in, const PackedArguments& a);
 void check_backward(const char* op, const BackwardInputs& in, const CopeArguments& a);
 void check_backward(const char* op, const BackwardInputs& in, const BiasArguments& a);
 

@@ -1,5 +1,7 @@
+#include "ops/backends/packed_backend.h"
 #include "ops/dispatcher/internal_ops.h"
 #include "ops/dispatcher/operator_handle.h"
+#include "ops/sizes.h"
 
 namespace sape2::ops {
 namespace {
@@ -44,6 +46,32 @@ Tensors Dispatched::backward(const BackwardInputs& in, const Sape2Arguments& a) 
                  s.grid.cols, s.grid.prefix, s.mode, s.span, name_of(a.form), a.scale,
                  or_nothing(s.gate_scale), or_nothing(s.gate_offset), or_nothing(a.gain),
                  a.bias_inside, a.kept);
+}
+
+// Compiled graphs see one operator each way, with no copy of the gradient behind it. To others it
+// would be one more step on the way to that of the thirds.
+Tensors Dispatched::forward(const PackedArguments& packed) {
+  if (!is_traced(packed.qkv)) return PackedBackend::forward(packed);
+  static const auto op =
+      operator_handle<&Flat::packed_forward>("sape2::_packed_sape2_attention_forward");
+  const auto& a = packed.split;
+  const auto& s = a.vectors;
+  return list(op.call(packed.qkv, packed.heads, s.ex, s.ey, s.grid.rows, s.grid.cols, s.grid.prefix,
+                      s.mode, s.span, name_of(a.form), a.scale, or_nothing(s.gate_scale),
+                      a.gate_divisor, or_nothing(s.gate_offset), or_nothing(a.gain), a.bias_inside,
+                      a.kept));
+}
+
+Tensors Dispatched::backward(const BackwardInputs& in, const PackedArguments& packed) {
+  if (!is_traced(packed.qkv)) return PackedBackend::backward(in, packed);
+  static const auto op =
+      operator_handle<&Flat::packed_backward>("sape2::_packed_sape2_attention_backward");
+  const auto& a = packed.split;
+  const auto& s = a.vectors;
+  return op.call(in.grads, in.outputs, in.wanted, packed.qkv, packed.heads, s.ex, s.ey, s.grid.rows,
+                 s.grid.cols, s.grid.prefix, s.mode, s.span, name_of(a.form), a.scale,
+                 or_nothing(s.gate_scale), a.gate_divisor, or_nothing(s.gate_offset),
+                 or_nothing(a.gain), a.bias_inside, a.kept);
 }
 
 Tensors Dispatched::forward(const CopeArguments& a) {

@@ -118,6 +118,44 @@ struct Kernels {
                            gate_scale, gate_offset, gain, inside, kept));
   }
 
+  static PackedArguments gather_packed(const char* op, const Tensor& qkv, int64_t heads,
+                                       const Tensor& ex, const Tensor& ey, const Grid& grid,
+                                       const std::string& mode, const std::string& span,
+                                       const std::string& form, double scale,
+                                       const OptionalTensor& gate_scale, double gate_divisor,
+                                       const OptionalTensor& gate_offset,
+                                       const OptionalTensor& gain, bool inside, int64_t kept) {
+    PackedArguments a{qkv, heads,
+                      gather(op, {}, {}, {}, ex, ey, grid, mode, span, form, scale, gate_scale,
+                             gate_offset, gain, inside, kept)};
+    a.split.gate_divisor = gate_divisor;
+    return a;
+  }
+  static ThreeTensors packed_forward(const Tensor& qkv, int64_t heads, const Tensor& ex,
+                                     const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
+                                     std::string mode, std::string span, std::string form,
+                                     double scale, const OptionalTensor& gate_scale,
+                                     double gate_divisor, const OptionalTensor& gate_offset,
+                                     const OptionalTensor& gain, bool inside, int64_t kept) {
+    const char* op = "_packed_sape2_attention_forward";
+    return three(forward(
+        op, gather_packed(op, qkv, heads, ex, ey, {rows, cols, prefix}, mode, span, form, scale,
+                          gate_scale, gate_divisor, gate_offset, gain, inside, kept)));
+  }
+  static Tensors packed_backward(TensorList grads, TensorList outputs, int64_t wanted,
+                                 const Tensor& qkv, int64_t heads, const Tensor& ex,
+                                 const Tensor& ey, int64_t rows, int64_t cols, int64_t prefix,
+                                 std::string mode, std::string span, std::string form, double scale,
+                                 const OptionalTensor& gate_scale, double gate_divisor,
+                                 const OptionalTensor& gate_offset, const OptionalTensor& gain,
+                                 bool inside, int64_t kept) {
+    const char* op = "_packed_sape2_attention_backward";
+    return backward(
+        op, {grads, outputs, wanted},
+        gather_packed(op, qkv, heads, ex, ey, {rows, cols, prefix}, mode, span, form, scale,
+                      gate_scale, gate_divisor, gate_offset, gain, inside, kept));
+  }
+
   static TwoTensors cope_forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& e,
                                  double scale) {
     return pair(forward("_cope_attention_forward", CopeArguments{q, k, v, e, scale}));
@@ -183,11 +221,13 @@ struct Kernels {
 struct Dispatched {
   static Tensors forward(const BiasedArguments& a);
   static Tensors forward(const Sape2Arguments& a);
+  static Tensors forward(const PackedArguments& a);
   static Tensors forward(const CopeArguments& a);
   static Tensors forward(const VectorArguments& a);
   static Tensors forward(const BiasArguments& a);
   static Tensors backward(const BackwardInputs& in, const BiasedArguments& a);
   static Tensors backward(const BackwardInputs& in, const Sape2Arguments& a);
+  static Tensors backward(const BackwardInputs& in, const PackedArguments& a);
   static Tensors backward(const BackwardInputs& in, const CopeArguments& a);
   static Tensors backward(const BackwardInputs& in, const VectorArguments& a);
   static Tensors backward(const BackwardInputs& in, const BiasArguments& a);

@@ -107,6 +107,11 @@ TORCH_LIBRARY(sape2, m) {
          "str mode, str span, str form, float scale, Tensor? gate_scale, Tensor? gate_offset, "
          "Tensor? gain, bool bias_inside, int kept",
          "(Tensor out, Tensor softmax, Tensor vectors)");
+  define("_packed_sape2_attention",
+         "Tensor qkv, int heads, Tensor ex, Tensor ey, int rows, int cols, int prefix, str mode, "
+         "str span, str form, float scale, Tensor? gate_scale, float gate_divisor, Tensor? "
+         "gate_offset, Tensor? gain, bool bias_inside, int kept",
+         "(Tensor out, Tensor softmax, Tensor vectors)");
   define("_cope_attention", "Tensor q, Tensor k, Tensor v, Tensor e, float scale",
          "(Tensor out, Tensor softmax)");
   define("_sape2_vectors",
@@ -119,8 +124,8 @@ TORCH_LIBRARY(sape2, m) {
 // The public operators run their own autograd function; below it, the internal ones are opaque to
 // autograd. Without this, LibTorch 1 finds no kernel for Meta tensors that require gradients.
 TORCH_LIBRARY_IMPL(sape2, Autograd, m) {
-  for (const std::string name :
-       {"_attention", "_sape2_attention", "_cope_attention", "_sape2_vectors", "_bias"})
+  for (const std::string name : {"_attention", "_sape2_attention", "_packed_sape2_attention",
+                                 "_cope_attention", "_sape2_vectors", "_bias"})
     for (const std::string pass : {"_forward", "_backward"})
       m.impl((name + pass).c_str(), torch::CppFunction::makeFallthrough());
 }

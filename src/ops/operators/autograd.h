@@ -23,26 +23,6 @@ namespace sape2::ops {
 template <class Arguments>
 Tensors differentiable(const Arguments& arguments, size_t differentiable);
 
-/// The outputs of an internal operator for checked arguments.
-template <class Arguments>
-Tensors run_forward(const Arguments& arguments) {
-  const AlreadyChecked<Arguments> checked(arguments);
-  return Dispatched::forward(arguments);
-}
-
-/// The wanted gradients, in order; the gates in `arguments` are the divided ones.
-template <class Arguments>
-Tensors run_backward(const BackwardInputs& in, const Arguments& arguments) {
-  Tensors gradients = Dispatched::backward(in, arguments);
-  divide_gradient(arguments, in.wanted, gradients);
-  return gradients;
-}
-
-template <class Arguments>
-void drop_tensors(Arguments& arguments) {
-  for (Tensor* tensor : arguments.tensors()) *tensor = Tensor();
-}
-
 /// Stands behind the gradients themselves: there is no second derivative, and asking for one is an
 /// error rather than a silent zero.
 class RefuseSecondBackward : public torch::autograd::Function<RefuseSecondBackward> {
@@ -101,9 +81,10 @@ class BackwardNode final : public torch::autograd::Node {
   BackwardNode(const Arguments& arguments, torch::autograd::edge_list&& edges)
       : Node(std::move(edges)), arguments_(arguments) {
     const auto tensors = arguments_.tensors();
-    for (size_t index = 0; index < tensors.size(); ++index)
+    for (size_t index = 0; index < tensors.size(); ++index) {
       if (tensors[index]->defined()) given_ |= int64_t{1} << index;
-    drop_tensors(arguments_);
+      *tensors[index] = Tensor();
+    }
   }
 
   /// Keeps what the backward pass reads: the given tensors, all outputs, of which the first are
@@ -144,7 +125,9 @@ class BackwardNode final : public torch::autograd::Node {
     if (reference_) guard.emplace();
     if (!is_traced(outputs[0])) wanted |= BackwardInputs::kMayShare;
     auto gradients = once_only(saved, grads, [&] {
-      return run_backward({grads, outputs, wanted}, arguments);
+      auto found = Dispatched::backward({grads, outputs, wanted}, arguments);
+      divide_gradient(arguments, wanted, found);
+      return found;
     });
 
     Tensors result(given);
@@ -231,12 +214,16 @@ Tensors differentiable(const Arguments& arguments, size_t differentiable) {
     const at::AutoGradMode off(false);
     // Outputs that are views of other new tensors must not be known as such.
     const at::AutoDispatchBelowADInplaceOrView below;
+    const auto run = [&](const Arguments& applied) {
+      const AlreadyChecked<Arguments> checked(applied);
+      outputs = Dispatched::forward(applied);
+    };
     if (divides_gates(arguments)) {
       Arguments applied = arguments;
       divided = put_divided_gates(applied, divided_gates(arguments));
-      outputs = run_forward(applied);
+      run(applied);
     } else {
-      outputs = run_forward(arguments);
+      run(arguments);
     }
   }
   Tensors results = TensorList(outputs).slice(0, differentiable).vec();

@@ -1,11 +1,9 @@
 #include "ops/operators/public_ops.h"
 
-#include "sape2/base/in_quotes.h"
-
 #include "ops/backends/kept_vectors.h"
 #include "ops/checks/checks.h"
 #include "ops/operators/autograd.h"
-#include "ops/operators/packed.h"
+#include "ops/packed_heads.h"
 #include "ops/sizes.h"
 
 #include <cmath>
@@ -82,18 +80,23 @@ Tensor packed_sape2_attention(const Tensor& qkv, int64_t heads, const Tensor& ex
                               bool bias_inside) {
   const char* op = "packed_sape2_attention";
   check_packed(op, qkv, heads);
-  const auto [q, k, v] = untracked_thirds(qkv, heads);
-  Packed<Sape2Arguments> a{
-      qkv, heads,
-      Sape2Arguments{
-          VectorArguments{q, k, ex, ey, Grid{rows, cols, prefix}, std::move(mode), std::move(span),
-                          or_undefined(gate_scale), or_undefined(gate_offset)},
-          v, parse_form(op, form), scale_or_default(scale, q), or_undefined(gain), bias_inside,
-          /*kept=*/0, gate_divisor}};
-  check(op, a.split);
-  TORCH_CHECK_VALUE(has_kernel(a.split.form), op, ": form is ", in_quotes(form),
-                    "; \"distance\" or \"direct\" was expected");
-  if (goes_back(a)) a.split.kept = bytes_to_keep(a.split);
+  PackedArguments a{.qkv = qkv, .heads = heads};
+  a.split.vectors = {{},
+                     {},
+                     ex,
+                     ey,
+                     Grid{rows, cols, prefix},
+                     std::move(mode),
+                     std::move(span),
+                     or_undefined(gate_scale),
+                     or_undefined(gate_offset)};
+  a.split.form = parse_form(op, form);
+  a.split.scale = scale.value_or(1 / std::sqrt(double(size_of(qkv, 2) / 3 / heads)));
+  a.split.gain = or_undefined(gain);
+  a.split.bias_inside = bias_inside;
+  a.split.gate_divisor = gate_divisor;
+  check(op, a);
+  if (goes_back(a)) a.split.kept = bytes_to_keep(with_thirds(a));
   return differentiable(a, 1)[0];
 }
 
