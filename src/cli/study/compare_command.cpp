@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/info/cuda_devices.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/stop_signal.h"
 #include "cli/study/companions.h"
@@ -214,7 +215,12 @@ class CompareCommand : public Command {
       throw Error("--merge needs two or more results.json, or folders that hold one");
     }
     std::vector<study::NamedComparison> parts;
-    for (const std::string& path : merged_) parts.push_back(read_results(path));
+    std::vector<std::filesystem::path> read;
+    for (const std::string& path : merged_) {
+      parts.push_back(read_results(path));
+      read.emplace_back(parts.back().name);
+    }
+    refuse_to_overwrite(std::filesystem::path(out_) / "results.json", read);
     return study::merge_comparisons(parts);
   }
 

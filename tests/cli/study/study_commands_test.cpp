@@ -297,11 +297,22 @@ TEST(Commands, KeepTheFilesThatTheyRead) {
     keeps({"export", model, "-o", out}, model);
     keeps({"convert", model, "-o", out}, model);
     keeps({"explain", model, "shapes:test:0", "--safetensors", out}, model);
+    keeps({"eval", model, "--data", "shapes", "--images", "4", "--confusion", out}, model);
   }
+  const std::string recipe = folder / "recipe.toml";
+  std::ofstream(recipe) << "epochs = 1\n";
+  keeps({"bench", "train", "--recipe", recipe, "--json", recipe}, recipe);
   if (!SAPE2_HAVE_IMAGES || !SAPE2_HAVE_DRAWING) return;
   const std::string picture = save_picture(folder, "one.png");
   keeps({"explain", model, picture, "-o", picture}, picture);
   keeps({"predict", model, picture, "--sheet", picture}, picture);
+  // A model is read whatever its name ends in; of a folder, the best one.
+  const std::string run = folder / "run", drawn = folder / "run/drawn.png";
+  fs::create_directory(run);
+  fs::copy_file(model, drawn);
+  fs::create_symlink("drawn.png", fs::path(run) / "best.safetensors");
+  keeps({"predict", drawn, picture, "--sheet", drawn}, drawn);
+  keeps({"predict", run, picture, "--sheet", drawn}, drawn);
 }
 
 TEST(Probe, PrintsEveryProbe) {
