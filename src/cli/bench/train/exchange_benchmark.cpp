@@ -166,9 +166,7 @@ class ExchangeBenchmark : public Command {
         {"step_alone_ms", times.alone},  {"step_beside_ms", times.beside},
         {"step_after_ms", times.after},  {"sending_ms", times.sending},
         {"hidden_share", times.hidden()}};
-    io::AtomicFile file(json_);
-    file.write(json.dump(2) + "\n");
-    file.commit();
+    io::write_file(json_, json.dump(2) + "\n");
   }
 
   CLI::App* app_ = nullptr;

@@ -120,9 +120,7 @@ class TrainBenchmark : public Command {
                      {"ceiling_teraflops", row.gpu->ceiling},
                      {"peak_bytes", row.gpu->peak_bytes}};
     }
-    io::AtomicFile file(json_);
-    file.write(json.dump(2) + "\n");
-    file.commit();
+    io::write_file(json_, json.dump(2) + "\n");
   }
 
   RunOptions options_;
