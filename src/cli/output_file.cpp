@@ -15,7 +15,7 @@ void refuse_to_overwrite(const std::string& out, const std::vector<std::filesyst
   });
   if (!same) return;
   throw Error("cannot write " + in_quotes(out) +
-              ": this command reads that file; choose another name");
+              ": this command reads that file; choose another name or folder");
 }
 
 }  // namespace sape2::cli

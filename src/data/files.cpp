@@ -79,9 +79,7 @@ Bytes read_maybe_gzip(const fs::path& path, std::uint64_t limit) {
 }
 
 void write_file(const fs::path& path, std::span<const std::uint8_t> bytes) {
-  io::AtomicFile file(path);
-  file.write(std::as_bytes(bytes));
-  file.commit();
+  io::write_file(path, std::as_bytes(bytes));
 }
 
 void create_folder(const fs::path& path) {

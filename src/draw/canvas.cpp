@@ -211,9 +211,7 @@ std::string Canvas::bytes() && {
 }
 
 void Canvas::write(const std::filesystem::path& path) && {
-  io::AtomicFile file(path);
-  file.write(std::move(*this).bytes());
-  file.commit();
+  io::write_file(path, std::move(*this).bytes());
 }
 
 }  // namespace sape2::draw

@@ -217,10 +217,7 @@ FigureFormat figure_format(const std::filesystem::path& path) {
 
 void write_figure(const std::filesystem::path& path, const Figure& figure,
                   const DrawOptions& options) {
-  const std::string bytes = render_figure(figure, figure_format(path), options);
-  io::AtomicFile file(path);
-  file.write(bytes);
-  file.commit();
+  io::write_file(path, render_figure(figure, figure_format(path), options));
 }
 
 }  // namespace sape2::explain

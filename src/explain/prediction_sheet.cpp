@@ -28,10 +28,7 @@ std::string count_text(const std::vector<SeenPicture>& seen) {
 
 void write_prediction_sheet(const std::filesystem::path& path, const std::string& title,
                             const std::vector<SeenPicture>& seen) {
-  const std::string bytes = render_prediction_sheet(title, seen, figure_format(path));
-  io::AtomicFile file(path);
-  file.write(bytes);
-  file.commit();
+  io::write_file(path, render_prediction_sheet(title, seen, figure_format(path)));
 }
 
 #if SAPE2_HAVE_DRAWING

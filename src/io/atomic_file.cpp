@@ -111,4 +111,14 @@ void AtomicFile::fail(int error) const {
   throw Error("cannot write " + in_quotes(path_) + ": " + reason);
 }
 
+void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_file(const fs::path& path, std::string_view text) {
+  write_file(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
 }  // namespace sape2::io

@@ -93,9 +93,7 @@ void export_model(const nn::ViT& model, const std::filesystem::path& path,
     throw Error("the ONNX file would have " + std::to_string(file.size() >> 20) +
                 " MiB, but one file holds at most 2 GiB");
   }
-  io::AtomicFile out(path);
-  out.write(file);
-  out.commit();
+  io::write_file(path, file);
 }
 
 }  // namespace sape2::onnx

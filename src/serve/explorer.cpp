@@ -58,12 +58,6 @@ void make_room(const fs::path& folder) {
   }
 }
 
-void write_file(const fs::path& path, std::string_view content) {
-  io::AtomicFile file(path);
-  file.write(content);
-  file.commit();
-}
-
 // Copies model files under their names, numbered where two are alike.
 Json write_models(const fs::path& folder, const std::vector<ExplorerModel>& models) {
   Json list = Json::array();
@@ -112,7 +106,7 @@ void write_explorer(const fs::path& folder, const ExplorerOptions& options) {
   Json files = Json::array({"./", kManifest});
   for (const PageFile& file : explorer_files()) {
     const std::string name = file.path == "/" ? "index.html" : file.path.substr(1);
-    write_file(folder / name, file.content);
+    io::write_file(folder / name, file.content);
     if (name != "offline.js") files.push_back(name);
   }
   Json models = write_models(folder, options.models);
@@ -124,8 +118,8 @@ void write_explorer(const fs::path& folder, const ExplorerOptions& options) {
   // Last: it says that the others are whole.
   const Json manifest{
       {"models", std::move(models)}, {"images", std::move(images)}, {"files", std::move(files)}};
-  write_file(folder / kManifest,
-             manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  io::write_file(folder / kManifest,
+                 manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace sape2::serve

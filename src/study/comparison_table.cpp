@@ -265,14 +265,9 @@ std::string markdown_report(const Comparison& comparison) {
 }
 
 void write_reports(const Comparison& comparison, const std::filesystem::path& folder) {
-  const auto write = [&](const char* name, const std::string& text) {
-    io::AtomicFile file(folder / name);
-    file.write(text);
-    file.commit();
-  };
-  write("table.md", markdown_report(comparison));
-  write("results.json", json_report(comparison));
-  write("report.html", html_report(comparison));
+  io::write_file(folder / "table.md", markdown_report(comparison));
+  io::write_file(folder / "results.json", json_report(comparison));
+  io::write_file(folder / "report.html", html_report(comparison));
 }
 
 }  // namespace sape2::study

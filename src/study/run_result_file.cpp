@@ -30,9 +30,7 @@ void write_outcome(const std::filesystem::path& file, const RunOutcome& outcome,
                  {"images_per_second", result.images_per_second},
                  {"peak_bytes", result.peak_bytes}});
   }
-  io::AtomicFile out(file);
-  out.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  out.commit();
+  io::write_file(file, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::optional<RunOutcome> read_outcome(const std::filesystem::path& file,

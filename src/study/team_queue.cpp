@@ -34,12 +34,6 @@ std::string read_text(const fs::path& file) {
   return std::move(text).str();
 }
 
-void write_text(const fs::path& file, const std::string& text) {
-  io::AtomicFile out(file);
-  out.write(text);
-  out.commit();
-}
-
 }  // namespace
 
 bool TeamQueue::claim(const QueuedRun& run) {
@@ -70,7 +64,7 @@ void TeamQueue::fetch(const QueuedRun& run) {
   }
   // The result last: with it, the run counts as ended.
   for (const char* name : {kFiles[1], kFiles[0]}) {
-    if (files.contains(name)) write_text(run.folder / name, files[name].get<std::string>());
+    if (files.contains(name)) io::write_file(run.folder / name, files[name].get<std::string>());
   }
 }
 

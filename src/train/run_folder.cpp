@@ -50,12 +50,6 @@ void remove_leftovers(const fs::path& folder) {
   }
 }
 
-void write_whole(const fs::path& path, std::string_view text) {
-  io::AtomicFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 // The names in a folder, sorted.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -139,7 +133,7 @@ RunFolder RunFolder::begin(const fs::path& path, const RunConfig& config, io::Fo
                 "folder with --out");
   }
   folder.await_first_checkpoint();
-  write_whole(path / kConfigName, to_json(config));
+  io::write_file(path / kConfigName, to_json(config));
   return folder;
 }
 
@@ -189,8 +183,8 @@ std::vector<std::string> RunFolder::traces() const {
 }
 
 void RunFolder::await_first_checkpoint() const {
-  write_whole(path_ / kCheckpointsName / kNoneYetName,
-              "This run has not written a checkpoint yet: it begins at step 0.\n");
+  io::write_file(path_ / kCheckpointsName / kNoneYetName,
+                 "This run has not written a checkpoint yet: it begins at step 0.\n");
 }
 
 bool RunFolder::lost_checkpoints() const {
@@ -218,7 +212,7 @@ fs::path RunFolder::restart() const {
     if (name != kConfigName && !name.starts_with(kAsideName)) move_into(aside, path_ / name);
   }
   // With its configuration, what was moved is the folder of a run again.
-  write_whole(aside / kConfigName, to_json(config_));
+  io::write_file(aside / kConfigName, to_json(config_));
   make_folder(path_ / kCheckpointsName);
   await_first_checkpoint();
   return aside;

@@ -52,6 +52,13 @@ TEST(AtomicFile, ReplacesTheOldFileAndFollowsLinks) {
   EXPECT_EQ(file_bytes(folder / "f"), "new");
 }
 
+TEST(AtomicFile, IsWrittenAtOnce) {
+  const ScratchFolder folder;
+  write_file(folder / "f", "old");
+  write_file(folder / "f", std::string_view("n\0w", 3));
+  EXPECT_EQ(file_bytes(folder / "f"), std::string("n\0w", 3));
+}
+
 TEST(AtomicFile, RespectsTheUmaskAndLongNames) {
   ScratchFolder folder;
   const std::string name(255, 'n');

@@ -1,20 +1,18 @@
 #include "sape2/train/trainer.h"
 
-#include "sape2/io/checksum.h"
 #include "sape2/io/model_file.h"
-#include "sape2/io/tensor_file.h"
 #include "sape2/nn/vit.h"
 #include "sape2/train/evaluate.h"
 
 #include "support/error_text.h"
 #include "support/scratch_folder.h"
+#include "train/session.h"
 #include "train/support.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <limits>
 #include <map>
 
 namespace sape2::train::test {
@@ -22,63 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace sape2::testing;
-
-constexpr int64_t kTrainImages = 160, kTestImages = 60;
-
-class Recorder : public Observer {
- public:
-  void step_done(const StepReport& report) override { steps.push_back(report); }
-  void epoch_done(const EpochRecord& record, int64_t) override { epochs.push_back(record); }
-  void start_tested(const TestRecord& test) override { started = test; }
-  void note(const std::string& sentence) override { notes.push_back(sentence); }
-
-  std::vector<StepReport> steps;
-  std::vector<EpochRecord> epochs;
-  std::vector<std::string> notes;
-  std::optional<TestRecord> started;
-};
-
-// One session of a run: the folder is opened or made, trained in, and closed.
-struct Session {
-  Recorder recorder;
-  RunSummary summary;
-};
-
-Session train(const fs::path& path, const RunConfig& config, int64_t stop_after = -1,
-              int64_t poison_from = -1) {
-  Session session;
-  ShuffledSource source(corners(kTrainImages, 1), config.recipe.batch_size, config.seed);
-  if (poison_from >= 0) source.poison_from(poison_from);
-  const data::Dataset test = corners(kTestImages, 2);
-  RunFolder folder =
-      fs::exists(path / "config.json") ? RunFolder::open(path) : RunFolder::create(path, config);
-  Trainer trainer(std::move(folder), source, test, session.recorder);
-  int64_t done = 0;
-  session.summary = trainer.run([&] { return ++done == stop_after; });
-  return session;
-}
-
-// A log without the times, which no two runs share.
-std::string comparable_log(const fs::path& path) {
-  std::string text;
-  const RunHistory history = read_log(path / "log.jsonl");
-  for (StepRecord record : history.steps) {
-    record.seconds = record.images_per_second = 0;
-    text += to_json_line(record);
-  }
-  for (EpochRecord record : history.epochs) {
-    record.seconds = 0;
-    text += to_json_line(record);
-  }
-  return text;
-}
-
-void expect_same_result(const fs::path& one, const fs::path& other) {
-  for (const char* name : {"last.safetensors", "best.safetensors"}) {
-    EXPECT_TRUE(file_bytes(one / name) == file_bytes(other / name)) << name << " differs";
-  }
-  EXPECT_EQ(comparable_log(one), comparable_log(other));
-}
 
 TEST(Trainer, LearnsAndLeavesACompleteFolder) {
   const ScratchFolder scratch;
@@ -312,111 +253,6 @@ TEST(Trainer, EvaluatesOnlyWhenDueButAlwaysAtTheEnd) {
   EXPECT_FALSE(session.recorder.epochs[0].test);
   EXPECT_TRUE(session.recorder.epochs[1].test);
   EXPECT_TRUE(session.recorder.epochs[2].test);
-}
-
-TEST(Trainer, StartsFromAModelFile) {
-  const ScratchFolder scratch;
-  RunConfig config = tiny_run();
-  config.model.encoding = nn::EncodingSpec::parse("ape");
-  config.recipe.epochs = 8;
-  const Session first = train(scratch / "first", config);
-  const double reached = main_figure(first.summary.last->test->figures);
-
-  config.init = (scratch / "first/last.safetensors").native();
-  config.init_checksum = io::content_checksum(config.init);
-  config.model.encoding = nn::EncodingSpec::parse("sape2-rel-k+ape");
-  config.recipe.epochs = 1;
-  const Session second = train(scratch / "second", config);
-  const RunHistory history = read_log(scratch / "second/log.jsonl");
-  ASSERT_TRUE(history.start);
-  EXPECT_EQ(main_figure(history.start->figures), reached);
-  EXPECT_EQ(main_figure(second.recorder.started->figures), reached);
-  EXPECT_GE(second.summary.best, reached);
-  ASSERT_FALSE(second.recorder.notes.empty());
-  expect_contains(second.recorder.notes.front(), "last.safetensors (ape)");
-  expect_contains(second.recorder.notes.back(), "the model computes what it did before");
-
-  config.model.encoding = nn::EncodingSpec::parse("sape2-rel-k");
-  const Session dropped = train(scratch / "dropped", config);
-  expect_contains(dropped.recorder.notes.back(), "the learnt vectors of ape are dropped");
-  config.model.encoding = nn::EncodingSpec::parse("rope2d+ape");
-  expect_contains(train(scratch / "turned", config).recorder.notes.back(), "acts from the start");
-}
-
-TEST(Trainer, NeedsTheFileItStartedFromOnlyOnce) {
-  const ScratchFolder scratch;
-  RunConfig config = tiny_run();
-  config.recipe.epochs = 1;
-  train(scratch / "first", config);
-  fs::copy(scratch / "first/last.safetensors", scratch / "model.safetensors");
-  config.init = (scratch / "model.safetensors").native();
-  config.init_checksum = io::content_checksum(config.init);
-  train(scratch / "whole", config);
-  EXPECT_EQ(train(scratch / "run", config, /*stop_after=*/1).summary.step, 1);
-  fs::remove(config.init);
-  EXPECT_TRUE(train(scratch / "run", config).summary.finished);
-  expect_same_result(scratch / "whole", scratch / "run");
-  EXPECT_TRUE(read_log(scratch / "run/log.jsonl").start);
-
-  // A run that begins again does need it, and no other.
-  RunFolder::open(scratch / "run").restart();
-  expect_contains(error_text([&] { train(scratch / "run", config); }), "model.safetensors");
-  RunConfig other = tiny_run();
-  other.seed = 8;
-  other.recipe.epochs = 1;
-  train(scratch / "second", other);
-  fs::copy(scratch / "second/last.safetensors", config.init);
-  expect_contains(error_text([&] { train(scratch / "run", config); }),
-                  "is not the file that this run was begun with");
-  config.init_checksum = std::string(100'000, 'x');
-  EXPECT_LT(error_text([&] { train(scratch / "third", config); }).size(), 1000u);
-}
-
-TEST(Trainer, RefusesToStartFromWhatIsNoModel) {
-  const ScratchFolder scratch;
-  RunConfig config = tiny_run();
-  config.recipe.epochs = 1;
-  train(scratch / "first", config);
-  const auto refused = [&](const fs::path& run) {
-    return error_text([&] { train(scratch / run.native(), config); });
-  };
-  config.init = (scratch / "nothing.safetensors").native();
-  expect_contains(refused("second"), "nothing.safetensors");
-  config.init = (scratch / "nan.safetensors").native();
-  auto weights = io::load_tensors(scratch / "first/last.safetensors");
-  weights.at("head.bias")[0] = std::numeric_limits<float>::quiet_NaN();
-  io::save_tensors(config.init, weights);
-  EXPECT_NE(refused("third"), "");
-  config.init = (scratch / "first/last.safetensors").native();
-  config.model.vit.depth = 3;
-  expect_contains(refused("fourth"), "the trained model has depth 2, but a model with depth 3");
-}
-
-TEST(RunFolder, IsNeverOverwritten) {
-  const ScratchFolder scratch;
-  { RunFolder::create(scratch / "run", tiny_run()); }
-  expect_contains(error_text([&] { RunFolder::create(scratch / "run", tiny_run()); }), "--resume");
-  for (const char* name : {"log.jsonl", "last.safetensors", "checkpoints/step-1.safetensors"}) {
-    const fs::path folder = scratch / fs::path(name).filename().native();
-    fs::create_directories(folder / "checkpoints");
-    write_bytes(folder / name, "x");
-    expect_contains(error_text([&] { RunFolder::create(folder, tiny_run()); }), "files of a run");
-    EXPECT_FALSE(fs::exists(folder / "config.json"));
-  }
-}
-
-TEST(RunFolder, BelongsToOneProcessAtATime) {
-  const ScratchFolder scratch;
-  const RunFolder held = RunFolder::create(scratch / "run", tiny_run());
-  expect_contains(error_text([&] { RunFolder::open(scratch / "run"); }), "another process");
-}
-
-TEST(RunFolder, MustBeOne) {
-  const ScratchFolder scratch;
-  expect_contains(error_text([&] { RunFolder::open(scratch.path()); }), "config.json");
-  expect_contains(error_text([&] { RunFolder::open(scratch / "absent"); }), "absent");
-  write_bytes(scratch / "file", "x");
-  expect_contains(error_text([&] { RunFolder::create(scratch / "file", tiny_run()); }), "file");
 }
 
 }  // namespace

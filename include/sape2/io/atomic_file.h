@@ -32,4 +32,8 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+/// Writes an AtomicFile at once.
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace sape2::io

@@ -1,6 +1,5 @@
 #include "sape2/base/error.h"
 #include "sape2/base/in_quotes.h"
-#include "sape2/data/mask.h"
 #include "sape2/explain/picture.h"
 #include "sape2/explain/prediction_sheet.h"
 #include "sape2/nn/vit.h"
@@ -9,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/limits.h"
+#include "cli/model/mask_writer.h"
 #include "cli/model_argument.h"
 #include "cli/output_file.h"
 #include "cli/program.h"
@@ -20,11 +20,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <set>
 
 namespace sape2::cli {
 namespace {
@@ -80,60 +78,6 @@ Json json_of(const explain::Picture& picture, const study::MaskPrediction& seen,
   return json;
 }
 
-// Puts masks and overlays into a folder, under names of the images that no two share.
-class MaskWriter {
- public:
-  MaskWriter(const std::string& folder, const nn::ModelConfig& config) : folder_(folder) {
-    if (folder.empty()) return;
-    std::error_code error;
-    is_new_ = std::filesystem::create_directories(folder_, error);
-    if (error) {
-      throw Error("cannot make the folder " + in_quotes(folder_) + ": " + error.message());
-    }
-    for (std::int64_t i = 0; i < config.vit.classes; ++i) {
-      colours_.push_back(data::mask_colour(i));
-    }
-  }
-
-  /// A folder that was made for masks, and got none, goes again.
-  ~MaskWriter() {
-    std::error_code ignored;
-    if (is_new_) std::filesystem::remove(folder_, ignored);  // only if it is empty
-  }
-  MaskWriter(const MaskWriter&) = delete;
-  MaskWriter& operator=(const MaskWriter&) = delete;
-
-  /// The files written; none without a folder.
-  std::vector<std::string> write(const explain::Picture& picture, const data::Image& mask) {
-    if (folder_.empty()) return {};
-    const std::string name = name_for(picture);
-    const auto mask_file = folder_ / (name + "-mask.png");
-    const auto overlay_file = folder_ / (name + "-overlay.png");
-    data::write_mask(mask_file, mask, colours_);
-    data::write_png(overlay_file, data::overlay(picture.image, mask));
-    return {mask_file.native(), overlay_file.native()};
-  }
-
- private:
-  // "cat" of photos/cat.jpg, "oxford-pets_test_3" of oxford-pets:test:3.
-  std::string name_for(const explain::Picture& picture) {
-    std::error_code error;
-    std::string name = std::filesystem::exists(picture.name, error)
-                           ? std::filesystem::path(picture.name).stem().native()
-                           : picture.name;
-    std::ranges::replace_if(
-        name, [](char c) { return c == ':' || c == '/'; }, '_');
-    std::string unique = name;
-    for (int i = 2; !used_.insert(unique).second; ++i) unique = fmt::format("{}-{}", name, i);
-    return unique;
-  }
-
-  std::filesystem::path folder_;
-  bool is_new_ = false;
-  std::vector<data::MaskColour> colours_;
-  std::set<std::string> used_;
-};
-
 class PredictCommand : public Command {
  public:
   std::string name() const override { return "predict"; }
@@ -176,7 +120,7 @@ class PredictCommand : public Command {
   int run(Terminal& terminal) override {
     if (!sheet_.empty()) {
       explain::figure_format(sheet_);
-      refuse_to_overwrite(sheet_, {images_.begin(), images_.end()});
+      refuse_to_overwrite(sheet_, files_read());
     }
     const auto model = load_model_argument(model_, device_);
     if (model->config().head() == nn::Head::pixels) return predict_masks(terminal, *model);
@@ -214,11 +158,17 @@ class PredictCommand : public Command {
   }
 
  private:
+  std::vector<std::filesystem::path> files_read() const {
+    std::vector<std::filesystem::path> read{model_file_of(model_)};
+    read.insert(read.end(), images_.begin(), images_.end());
+    return read;
+  }
+
   int predict_masks(const Terminal& terminal, nn::ViT& model) const {
     if (!sheet_.empty()) {
       throw Error("--sheet shows the classes of images; masks are written with --out FOLDER");
     }
-    MaskWriter writer(out_, model.config());
+    MaskWriter writer(out_, model.config().vit.classes, files_read());
     bool any_failed = false;
     Json results = Json::array();
     explain::PictureSource source(root_, data::Target::masks);

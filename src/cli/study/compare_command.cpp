@@ -6,10 +6,12 @@
 
 #include "cli/command.h"
 #include "cli/info/cuda_devices.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/stop_signal.h"
 #include "cli/study/companions.h"
 #include "cli/study/comparison_progress.h"
+#include "cli/study/comparison_text.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
 #include "cli/together/processes.h"
@@ -48,12 +50,6 @@ void make_out_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Error("cannot make the folder " + in_quotes(folder) + ": " + error.message());
-}
-
-void print_report_table(const Terminal& terminal, study::ReportTable table) {
-  table.rows.insert(table.rows.begin(), table.header);
-  terminal.table(table.rows);
-  terminal.print("");
 }
 
 class CompareCommand : public Command {
@@ -145,7 +141,7 @@ class CompareCommand : public Command {
     if (comparison.finished) {
       for (const std::string& sentence : companions.wait()) terminal.warning(sentence);
     }
-    if (parent_ == 0 && processes.leads()) print_report(terminal, comparison);
+    if (parent_ == 0 && processes.leads()) print_comparison(terminal, comparison, out_);
     if (comparison.finished) return kExitSuccess;
     if (processes.leads()) terminal.print("stopped; the same command goes on from here");
     return kExitInterrupted;
@@ -214,7 +210,12 @@ class CompareCommand : public Command {
       throw Error("--merge needs two or more results.json, or folders that hold one");
     }
     std::vector<study::NamedComparison> parts;
-    for (const std::string& path : merged_) parts.push_back(read_results(path));
+    std::vector<std::filesystem::path> read;
+    for (const std::string& path : merged_) {
+      parts.push_back(read_results(path));
+      read.emplace_back(parts.back().name);
+    }
+    refuse_to_overwrite(std::filesystem::path(out_) / "results.json", read);
     return study::merge_comparisons(parts);
   }
 
@@ -222,7 +223,7 @@ class CompareCommand : public Command {
     if (!baseline_.empty()) comparison.plan.baseline = baseline_among(comparison.plan.rows);
     make_out_folder(out_);
     study::write_reports(comparison, out_);
-    print_report(terminal, comparison);
+    print_comparison(terminal, comparison, out_);
     return kExitSuccess;
   }
 
@@ -315,26 +316,6 @@ class CompareCommand : public Command {
            std::to_string(threads_in_use()), "--worker-of", std::to_string(::getpid())},
           std::filesystem::path(out_) / fmt::format("process-{}.log", job + 1));
     }
-  }
-
-  void print_report(const Terminal& terminal, const study::Comparison& comparison) const {
-    terminal.print("");
-    terminal.print(study::report_caption(comparison));
-    terminal.print("");
-    print_report_table(terminal, study::report_table(comparison));
-    if (const std::string verdict = study::report_verdict(comparison); !verdict.empty()) {
-      terminal.print(verdict);
-      terminal.print("");
-    }
-    if (comparison.plan.tuning) {
-      terminal.print(study::tuning_caption(comparison));
-      terminal.print("");
-      print_report_table(terminal, study::tuning_table(comparison));
-    }
-    const std::filesystem::path folder(out_);
-    terminal.table({{"table", (folder / "table.md").native()},
-                    {"figures", (folder / "results.json").native()},
-                    {"report", (folder / "report.html").native()}});
   }
 
   CLI::App* app_ = nullptr;

@@ -13,6 +13,7 @@
 #include "cli/limits.h"
 #include "cli/model_argument.h"
 #include "cli/model_path.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/threads.h"
@@ -104,6 +105,7 @@ class EvalCommand : public Command {
   }
 
   int run(Terminal& terminal) override {
+    refuse_to_overwrite(confusion_, {model_file_of(model_)});
     const Evaluator evaluate = make_evaluator();  // a missing model is said before data is read
     const data::Split split = split_ == "train" ? data::Split::train : data::Split::test;
     data_.train_images = data_.test_images = images_;

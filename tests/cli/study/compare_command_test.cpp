@@ -191,6 +191,11 @@ TEST(Compare, MergesWhatWasTrainedApart) {
   expect_mistake(
       run_sape2({"compare", "--merge", folder / "both", folder / "other.json", "-o", folder / "x"}),
       1, "for ape, seed 0: 99.00 %");
+  const std::string before = file_bytes(folder / "one/results.json");
+  expect_mistake(
+      run_sape2({"compare", "--merge", folder / "one", folder / "two", "-o", folder / "one"}), 1,
+      "this command reads that file");
+  EXPECT_EQ(file_bytes(folder / "one/results.json"), before);
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
 

@@ -5,6 +5,7 @@
 #include "sape2/nn/vit.h"
 
 #include "cli/run_sape2.h"
+#include "support/file_bytes.h"
 #include "support/scratch_folder.h"
 
 #include <gtest/gtest.h>
@@ -86,6 +87,23 @@ TEST(SegmentationCommands, TrainEvaluateAndPredict) {
   EXPECT_NEAR(seen[2]["classes"][1]["share"].get<double>(),
               static_cast<double>(objects) / static_cast<double>(mask.pixels.size()), 1e-9);
   EXPECT_EQ(data::read_image(fs::path(out) / "shapes_test_0-overlay.png").width, 32);
+}
+
+// Among the images are masks and overlays of an earlier call.
+TEST(SegmentationCommands, PredictKeepsTheFilesThatItReads) {
+  const ScratchFolder folder;
+  const std::string model = save_model(folder);
+  const data::Image image{30, 50, 3, std::vector<std::uint8_t>(30 * 50 * 3, 77)};
+  for (const char* name : {"cat.png", "cat-overlay.png"}) data::write_png(folder / name, image);
+  const std::string before = file_bytes(folder / "cat-overlay.png");
+  const Outcome outcome = run_sape2(
+      {"predict", model, folder / "cat.png", folder / "cat-overlay.png", "--out", folder.path()});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.out;
+  EXPECT_NE(outcome.err.find("cat-overlay.png\": this command reads that file"), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(file_bytes(folder / "cat-overlay.png"), before);
+  EXPECT_FALSE(fs::exists(folder / "cat-mask.png"));
+  EXPECT_TRUE(fs::exists(folder / "cat-overlay-mask.png")) << outcome.err;
 }
 
 /// A few images with masks of a box, of a size that no patch divides.

@@ -93,11 +93,7 @@ class AttentionBenchmark : public Command {
     }
     const std::string report =
         is_cpu() ? measure_on_cpu(terminal, cases) : measure_on_gpu(terminal, cases);
-    if (!json_.empty()) {
-      io::AtomicFile file(json_);
-      file.write(report);
-      file.commit();
-    }
+    if (!json_.empty()) io::write_file(json_, report);
     return kExitSuccess;
   }
 

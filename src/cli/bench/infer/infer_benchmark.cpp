@@ -56,11 +56,7 @@ class InferBenchmark : public Command {
       print(terminal, wanted, figures);
       report.push_back(json_of(wanted, figures));
     }
-    if (!json_.empty()) {
-      io::AtomicFile file(json_);
-      file.write(report.dump(2) + "\n");
-      file.commit();
-    }
+    if (!json_.empty()) io::write_file(json_, report.dump(2) + "\n");
     return kExitSuccess;
   }
 

@@ -8,6 +8,7 @@
 #include "cli/bench/benchmarks.h"
 #include "cli/bench/meters/stopwatch.h"
 #include "cli/bench/train/train_measure.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/together/processes.h"
@@ -105,6 +106,7 @@ class ExchangeBenchmark : public Command {
           "bench exchange needs several processes: `sape2 launch -n 2 bench exchange`, torchrun, "
           "srun or mpirun");
     }
+    refuse_to_overwrite(json_, {options_.recipe()});
     return processes.run([&] { return measure(terminal, processes); });
   }
 
@@ -164,9 +166,7 @@ class ExchangeBenchmark : public Command {
         {"step_alone_ms", times.alone},  {"step_beside_ms", times.beside},
         {"step_after_ms", times.after},  {"sending_ms", times.sending},
         {"hidden_share", times.hidden()}};
-    io::AtomicFile file(json_);
-    file.write(json.dump(2) + "\n");
-    file.commit();
+    io::write_file(json_, json.dump(2) + "\n");
   }
 
   CLI::App* app_ = nullptr;

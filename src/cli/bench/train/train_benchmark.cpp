@@ -3,6 +3,7 @@
 
 #include "cli/bench/benchmarks.h"
 #include "cli/bench/train/train_measure.h"
+#include "cli/output_file.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "cli/train/run_options.h"
@@ -75,6 +76,7 @@ class TrainBenchmark : public Command {
   }
 
   int run(Terminal& terminal) override {
+    refuse_to_overwrite(json_, {options_.recipe()});
     if (!encoding_.empty()) nn::EncodingSpec::parse(encoding_);  // before data is read
     const train::RunData data = options_.load_data();
     const train::RunConfig config = options_.make_config(data.train, encoding_);
@@ -118,9 +120,7 @@ class TrainBenchmark : public Command {
                      {"ceiling_teraflops", row.gpu->ceiling},
                      {"peak_bytes", row.gpu->peak_bytes}};
     }
-    io::AtomicFile file(json_);
-    file.write(json.dump(2) + "\n");
-    file.commit();
+    io::write_file(json_, json.dump(2) + "\n");
   }
 
   RunOptions options_;
