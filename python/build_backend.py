@@ -111,6 +111,19 @@ def _nvcc(cuda: str) -> str | None:
     return None
 
 
+def _gpus_named() -> list[list[int]]:
+    """The GPUs that TORCH_CUDA_ARCH_LIST names, as PyTorch's own extensions read it: 8.0;9.0a or "8.6 9.0+PTX".
+
+    Those before 8.0, which have no kernels here, are left out.
+    """
+    value = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
+    names = re.split(r"[\s;,]+", value.strip()) if value.strip() else []
+    found = [re.fullmatch(r"(\d+)\.(\d)[af]?(\+PTX)?", name) for name in names]
+    if not all(found):
+        _stop(f'TORCH_CUDA_ARCH_LIST is "{value}"; sape2 reads compute capabilities there, such as 8.0;9.0.')
+    return [[int(name[1]), int(name[2])] for name in found if name and int(name[1]) >= 8]
+
+
 def _cuda_settings(cuda: str, gpus: list[list[int]]) -> dict[str, str]:
     """CUDA kernels need nvcc; without it operators on a GPU run as plain formulas, and the package says so.
 
@@ -121,6 +134,7 @@ def _cuda_settings(cuda: str, gpus: list[list[int]]) -> dict[str, str]:
     settings = {"SAPE2_CUDA": kernels, "SAPE2_CUDA_KERNELS": kernels}
     if nvcc:
         settings["SAPE2_NVCC"] = nvcc
+        gpus = _gpus_named() or gpus
         settings["SAPE2_CUDA_ARCHITECTURES"] = ";".join(sorted({_architecture(gpu) for gpu in gpus})) or _ARCHITECTURES
     return {f"cmake.define.{name}": value for name, value in settings.items()}
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,16 +80,21 @@ def _fake_nvcc(folder: Path, version: str) -> Path:
     return nvcc
 
 
+def _backend(monkeypatch: pytest.MonkeyPatch) -> Any:
+    pytest.importorskip("scikit_build_core")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    for name in ("CUDA_PATH", "TORCH_CUDA_ARCH_LIST"):
+        monkeypatch.delenv(name, raising=False)
+    return importlib.import_module("build_backend")
+
+
 def test_the_nvcc_that_the_build_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """CUDA_HOME goes first, then PATH; an nvcc of another major version of CUDA is left aside, and named."""
-    pytest.importorskip("scikit_build_core")
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    backend = importlib.import_module("build_backend")
+    backend = _backend(monkeypatch)
     home, path = _fake_nvcc(tmp_path / "home", "13.0"), _fake_nvcc(tmp_path / "path", "13.2")
     old, ancient = _fake_nvcc(tmp_path / "old", "12.4"), _fake_nvcc(tmp_path / "ancient", "2.3")
-    monkeypatch.delenv("CUDA_PATH", raising=False)
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "/usr/local/cuda/bin/nvcc" else which(name))
 
@@ -108,3 +114,23 @@ def test_the_nvcc_that_the_build_takes(
     assert sentence in capsys.readouterr().err
     assert settings(home, path, cuda="") == {"CUDA": "OFF", "CUDA_KERNELS": "OFF"}
     assert not capsys.readouterr().err
+
+
+def test_the_architectures_that_the_build_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of TORCH_CUDA_ARCH_LIST, else those of the GPUs that are there, else all."""
+    backend = _backend(monkeypatch)
+    monkeypatch.setenv("CUDA_HOME", str(_fake_nvcc(tmp_path, "13.0").parents[1]))
+
+    def architectures(named: str, gpus: list[list[int]]) -> str:
+        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", named)
+        taken: str = backend._cuda_settings("13.2", gpus)["cmake.define.SAPE2_CUDA_ARCHITECTURES"]
+        return taken
+
+    assert architectures("", []) == "80;90a"
+    assert architectures("", [[9, 0], [9, 0]]) == "90a"
+    assert architectures("", [[12, 0], [8, 6]]) == "80;80-virtual"
+    assert architectures("9.0a", []) == "90a"
+    assert architectures("8.0;8.6", [[9, 0]]) == "80"
+    assert architectures("7.5 8.6 9.0+PTX", []) == "80;90a"
+    with pytest.raises(SystemExit, match='TORCH_CUDA_ARCH_LIST is "Hopper"; sape2 reads compute capabilities there'):
+        architectures("Hopper", [])
