@@ -27,7 +27,8 @@ if(TARGET torch_cuda)
   if(SAPE2_NCCL_INCLUDE)
     get_target_property(file torch_cuda LOCATION)
     list(PREPEND CMAKE_REQUIRED_LIBRARIES "${file}")
-    list(APPEND CMAKE_REQUIRED_INCLUDES "${SAPE2_NCCL_INCLUDE}" ${CUDAToolkit_INCLUDE_DIRS})
+    get_target_property(cuda_include torch::cudart INTERFACE_INCLUDE_DIRECTORIES)
+    list(APPEND CMAKE_REQUIRED_INCLUDES "${SAPE2_NCCL_INCLUDE}" ${cuda_include})
     check_cxx_source_compiles(
       "#define USE_C10D_NCCL
        #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>

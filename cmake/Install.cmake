@@ -11,7 +11,8 @@ if(NOT SAPE2_RUNTIME_ONLY)
   add_library(sape2::sape2 ALIAS sape2_all)
   install(TARGETS sape2_all EXPORT sape2-targets)
   install(EXPORT sape2-targets NAMESPACE sape2:: DESTINATION "${SAPE2_PACKAGE_DIR}")
-  install(FILES "${PROJECT_SOURCE_DIR}/cmake/Sape2Torch.cmake" DESTINATION "${SAPE2_PACKAGE_DIR}")
+  install(FILES "${PROJECT_SOURCE_DIR}/cmake/CudaToolkit.cmake" "${PROJECT_SOURCE_DIR}/cmake/Sape2Torch.cmake"
+          DESTINATION "${SAPE2_PACKAGE_DIR}")
 endif()
 
 if(TARGET sape2_kernels_cuda)

@@ -1,10 +1,17 @@
 # Finds LibTorch and wraps it as sape2::torch. Used by our own build and by installed packages alike.
 # Debian's LibTorch names its folders in TORCH_INCLUDE_DIRS only; PyTorch wheels put them on targets.
 if(NOT TARGET sape2::torch)
-  # A CUDA build of LibTorch otherwise compiles a program that asks the GPU, which Debian 12's CMake
-  # cannot do with CUDA 13. Our kernels name their architectures themselves.
-  if(NOT TORCH_CUDA_ARCH_LIST)
-    set(TORCH_CUDA_ARCH_LIST "9.0")
+  # A LibTorch with CUDA otherwise looks for a whole toolkit (cuBLAS, cuFFT, …) where the program nvcc is, enables
+  # CMake's CUDA language, and fails if any of it is missing. Of all that we need the runtime and the headers, so these
+  # targets stand in for its own; the first also tells it not to look.
+  set(sape2_stand_ins "")
+  if(NOT TARGET torch::cudart)
+    foreach(name torch::cudart torch::nvtoolsext caffe2::cublas caffe2::cufft caffe2::curand caffe2::cudnn-public)
+      if(NOT TARGET ${name})
+        add_library(${name} INTERFACE IMPORTED)
+        list(APPEND sape2_stand_ins ${name})
+      endif()
+    endforeach()
   endif()
   # A PyTorch wheel is found by the folder of its CMake files, share/cmake, and then looks for its libraries in the
   # system first, where another LibTorch may be installed: so its root goes before.
@@ -17,6 +24,25 @@ if(NOT TARGET sape2::torch)
   endforeach()
   find_package(Torch REQUIRED)
   set(CMAKE_PREFIX_PATH "${sape2_prefix_path}")
+  if(TARGET torch_cuda AND "torch::cudart" IN_LIST sape2_stand_ins)
+    include("${CMAKE_CURRENT_LIST_DIR}/CudaToolkit.cmake")
+    # LibTorch's headers include those of cuBLAS, cuSPARSE and cuSOLVER. A small toolkit lacks them, but the wheels
+    # that PyTorch's depends on have them.
+    file(GLOB sape2_cuda_include "${TORCH_INSTALL_PREFIX}/../nvidia/*/include")
+    if(SAPE2_CUDA_TOOLKIT)
+      list(PREPEND sape2_cuda_include "${SAPE2_CUDA_TOOLKIT}/include")
+    endif()
+    set_target_properties(torch::cudart PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${sape2_cuda_include}")
+    # They also have the runtime that PyTorch loads. A program loads one only, so not the toolkit's, which may be older.
+    file(GLOB sape2_cudart "${TORCH_INSTALL_PREFIX}/../nvidia/*/lib/libcudart.so.*")
+    if(sape2_cudart)
+      list(GET sape2_cudart 0 SAPE2_CUDART)
+    endif()
+    if(SAPE2_CUDART)
+      set_target_properties(torch::cudart PROPERTIES INTERFACE_LINK_LIBRARIES "${SAPE2_CUDART}")
+    endif()
+  endif()
+  list(FILTER TORCH_LIBRARIES EXCLUDE REGEX "-NOTFOUND$")
   add_library(sape2::torch INTERFACE IMPORTED)
   set(sape2_torch_flags "${TORCH_CXX_FLAGS}")
   separate_arguments(sape2_torch_flags)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,9 +47,12 @@ sape2 compiles C++20, and no C++ compiler was found. Install one (Debian, Ubuntu
 install gcc-c++), or name yours in CXX.
 """
 _NO_NVCC = """
-sape2: this PyTorch has CUDA, but there is no nvcc, so the operators are built for the CPU only. Install the CUDA \
-toolkit or set CUDA_HOME, and install again.
+sape2: this PyTorch has CUDA {cuda}, but there is no nvcc of CUDA {major}{others}, so the operators are built for the \
+CPU only. Install the toolkit of CUDA {major} or set CUDA_HOME, and install again.
 """
+
+
+_ARCHITECTURES = "80;90a"  # if no GPU is visible
 
 
 def _stop(sentence: str) -> NoReturn:
@@ -81,18 +85,58 @@ def _architecture(capability: list[int]) -> str:
     return "90a" if (major, minor) == (9, 0) else "80" if major == 8 else "80-virtual"
 
 
-def _cuda_settings(gpus: list[list[int]]) -> dict[str, str]:
-    """CUDA kernels need nvcc; without it operators on a GPU run as plain formulas, and the package says so."""
-    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
-    places = ["nvcc", *(f"{home}/bin/nvcc" for home in homes if home)]
-    nvcc = next(filter(None, map(shutil.which, places)), None)
-    if nvcc is None:
-        print(_NO_NVCC.strip(), file=sys.stderr)
-        return {}
-    settings = {"cmake.define.SAPE2_CUDA": "ON", "cmake.define.SAPE2_NVCC": nvcc}
-    if gpus:
-        settings["cmake.define.SAPE2_CUDA_ARCHITECTURES"] = ";".join(sorted({_architecture(gpu) for gpu in gpus}))
-    return settings
+def _cuda_version(nvcc: str) -> str:
+    """What CUDA an nvcc is of, such as 13.0; empty if it cannot be run."""
+    try:
+        ran = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    found = re.search(r"release (\d+\.\d+)", ran.stdout)
+    return found[1] if found else ""
+
+
+def _nvcc(cuda: str) -> str | None:
+    """An nvcc for a PyTorch built with a CUDA; None, after saying why, if there is none of its major version."""
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    places = [*(f"{home}/bin/nvcc" for home in homes if home), "nvcc", "/usr/local/cuda/bin/nvcc"]
+    major = cuda.split(".")[0]
+    others = {}
+    for nvcc in filter(None, map(shutil.which, places)):
+        version = _cuda_version(nvcc)
+        if version.split(".")[0] == major:
+            return nvcc
+        others[nvcc] = f"{nvcc} is of CUDA {version}" if version else f"{nvcc} cannot be run"
+    described = f" ({', '.join(others.values())})" if others else ""
+    print(_NO_NVCC.strip().format(cuda=cuda, major=major, others=described), file=sys.stderr)
+    return None
+
+
+def _gpus_named() -> list[list[int]]:
+    """The GPUs that TORCH_CUDA_ARCH_LIST names, as PyTorch's own extensions read it: 8.0;9.0a or "8.6 9.0+PTX".
+
+    Those before 8.0, which have no kernels here, are left out.
+    """
+    value = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
+    names = re.split(r"[\s;,]+", value.strip()) if value.strip() else []
+    found = [re.fullmatch(r"(\d+)\.(\d)[af]?(\+PTX)?", name) for name in names]
+    if not all(found):
+        _stop(f'TORCH_CUDA_ARCH_LIST is "{value}"; sape2 reads compute capabilities there, such as 8.0;9.0.')
+    return [[int(name[1]), int(name[2])] for name in found if name and int(name[1]) >= 8]
+
+
+def _cuda_settings(cuda: str, gpus: list[list[int]]) -> dict[str, str]:
+    """CUDA kernels need nvcc; without it operators on a GPU run as plain formulas, and the package says so.
+
+    Each setting is always given, because the build folder remembers those of the build before.
+    """
+    nvcc = _nvcc(cuda) if cuda else None
+    kernels = "ON" if nvcc else "OFF"
+    settings = {"SAPE2_CUDA": kernels, "SAPE2_CUDA_KERNELS": kernels}
+    if nvcc:
+        settings["SAPE2_NVCC"] = nvcc
+        gpus = _gpus_named() or gpus
+        settings["SAPE2_CUDA_ARCHITECTURES"] = ";".join(sorted({_architecture(gpu) for gpu in gpus})) or _ARCHITECTURES
+    return {f"cmake.define.{name}": value for name, value in settings.items()}
 
 
 def _settings(given: dict[str, Any] | None) -> dict[str, Any]:
@@ -105,7 +149,7 @@ def _settings(given: dict[str, Any] | None) -> dict[str, Any]:
         ),
         "cmake.define.SAPE2_PYTHON_TORCH": torch["version"],
         "cmake.define.SAPE2_PYTHON_TORCH_CUDA": torch["cuda"],
-        **(_cuda_settings(torch["gpus"]) if torch["cuda"] else {}),
+        **_cuda_settings(torch["cuda"], torch["gpus"]),
     }
     # A folder for each PyTorch, so that a second build compiles only what changed.
     root = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import _build, ops
+from . import _build, _library, ops
 from ._accelerate import PooledAttention, WindowAttention
 from .nn._encoding import LayerEncoding
 
@@ -93,7 +93,7 @@ def _no_kernels(device: torch.device | str, kind: str, dtype: torch.dtype) -> st
     if dtype not in _TYPES:
         return f"{_name(dtype)} is not supported; use float32 or bfloat16"
     if kind == "cuda" and not _build.CUDA_KERNELS:
-        return "sape2 was built without CUDA kernels; install the CUDA toolkit (nvcc) and build it again"
+        return f"sape2 was built without CUDA kernels; install {_library.TOOLKIT} and build it again"
     if isinstance(device, torch.device) and kind not in ("cpu", "cuda"):
         return f'tensors on "{kind}" run in no kernel; ask for another device, e.g. device="sm_90"'
     return ""

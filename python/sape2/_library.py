@@ -13,6 +13,9 @@ from . import _build
 VERSION: str = _build.VERSION
 FOLDER = Path(_build.__file__).resolve().parent / "lib"  # with `pip install -e`, not beside this file
 
+_MAJOR = _build.CUDA_VERSION.split(".")[0]
+TOOLKIT = f"the toolkit of CUDA {_MAJOR} (nvcc)" if _MAJOR else "the CUDA toolkit (nvcc)"  # what kernels need
+
 
 def _described(version: str, cuda: str) -> str:
     return f"PyTorch {version} ({'CUDA ' + cuda if cuda else 'CPU'})"
@@ -41,8 +44,8 @@ def _load() -> None:
         torch.ops.load_library(str(FOLDER / name))  # type: ignore[no-untyped-call, unused-ignore]
     if torch.cuda.is_available() and not _build.CUDA_KERNELS:
         warnings.warn(
-            "sape2 was built without CUDA kernels, so on a GPU its operators run as slow plain formulas: install the "
-            "CUDA toolkit (nvcc) and build it again",
+            "sape2 was built without CUDA kernels, so on a GPU its operators run as slow plain formulas: install "
+            f"{TOOLKIT} and build it again",
             stacklevel=2,
         )
 

@@ -6,6 +6,9 @@ import copy
 import io
 import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +83,26 @@ def test_exported() -> None:
     program = torch.export.export(model, (torch.randn(2, 3, 32, 32),), dynamic_shapes=({0: batch},))
     x = torch.randn(5, 3, 32, 32)
     torch.testing.assert_close(program.module()(x), model(x), rtol=0, atol=1e-6 if DEVICE == "cpu" else 1e-5)
+
+
+@pytest.mark.skipif(
+    not hasattr(getattr(torch, "_inductor", None), "aoti_compile_and_package"), reason="needs PyTorch 2.6"
+)
+@pytest.mark.usefixtures("on_cpu")
+def test_compiled_ahead_of_time(tmp_path: Path) -> None:
+    """AOTInductor's package runs in another process, which only has to import sape2."""
+    attention = lively(Attention(48, 3, grid=(4, 5), prefix=1)).eval()
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(attention, (torch.randn(2, 21, 48),), dynamic_shapes={"x": {0: batch}})
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "attention.pt2"))
+    x = torch.randn(5, 21, 48)
+    torch.save(x, tmp_path / "x.pt")
+    code = (
+        f"import torch, sape2; run = torch._inductor.aoti_load_package({package!r})\n"
+        "with torch.no_grad(): torch.save(run(torch.load('x.pt')), 'out.pt')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    torch.testing.assert_close(torch.load(tmp_path / "out.pt"), attention(x).detach(), rtol=0, atol=1e-5)
 
 
 def test_autocast_of_attention() -> None:

@@ -21,7 +21,7 @@ const TableGradients& of_set(const EncodingGradients& all, const axis_vectors::P
 }
 
 /// Stage 1 alone always takes the generic kernels: they write the caller's layout.
-void check(const VectorInputs& in, const Encoding& encoding) {
+void check_inputs(const VectorInputs& in, const Encoding& encoding) {
   Call call;
   call.op = Operator::axis_vectors;
   call.shape = in.shape;
@@ -103,7 +103,7 @@ void sum_axis_vector_gradients(SumJobs& sums, const axis_vectors::Params& stage,
 }
 
 std::size_t sape2_vectors_workspace(const VectorInputs& in, const Encoding& encoding) {
-  check(in, encoding);
+  check_inputs(in, encoding);
   Arena arena;
   AxisVectorScratch(
       arena, axis_vector_params(geometry_of(in.shape, in.dtype, {}), in.q, in.k, encoding), 0);
@@ -112,7 +112,7 @@ std::size_t sape2_vectors_workspace(const VectorInputs& in, const Encoding& enco
 
 void sape2_vectors_forward(const VectorInputs& in, const Encoding& encoding,
                            const VectorOutputs& outputs, const Launch& launch) {
-  check(in, encoding);
+  check_inputs(in, encoding);
   const auto geometry = geometry_of(in.shape, in.dtype, {in.q, in.k});
   const axis_vectors::ForwardParams p{.stage = axis_vector_params(geometry, in.q, in.k, encoding),
                                       .vectors = {.axes = {outputs.x, outputs.y}, .plain = true}};
@@ -125,7 +125,7 @@ void sape2_vectors_backward(const VectorInputs& in, const Encoding& encoding,
                             const VectorOutputGradients& output_gradients,
                             const VectorInputGradients& d,
                             const EncodingGradients& encoding_gradients, const Launch& launch) {
-  check(in, encoding);
+  check_inputs(in, encoding);
   Arena arena(launch.workspace, launch.workspace_bytes);
   const auto geometry =
       geometry_of(in.shape, in.dtype, {in.q, in.k, as_const(d.dq), as_const(d.dk)});
