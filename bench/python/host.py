@@ -73,8 +73,11 @@ def attention(args: argparse.Namespace) -> Times:
     def forward(*t: torch.Tensor) -> Any:
         return kernels._sape2_attention_forward.default(*t[:5], *options, *t[5:], None, False, 0)
 
-    def backward(context: Any, gradient: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        *t, out, softmax, kept = context.saved_tensors
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        ctx.save_for_backward(*inputs, *output)
+
+    def backward(ctx: Any, gradient: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        *t, out, softmax, kept = ctx.saved_tensors
         return tuple(
             kernels._sape2_attention_backward.default(
                 [gradient], [out, softmax, kept], 0b1111111, *t[:5], *options, *t[5:], None, False, 0
@@ -85,12 +88,7 @@ def attention(args: argparse.Namespace) -> Times:
     names = ", ".join(f"Tensor {name}" for name in ("q", "k", "v", "ex", "ey", "gate_scale", "gate_offset"))
     library.define(f"attention({names}) -> (Tensor, Tensor, Tensor)")
     library.impl("attention", forward, "CPU")
-    torch.library.register_autograd(
-        "sape2_host::attention",
-        backward,
-        setup_context=lambda context, inputs, output: context.save_for_backward(*inputs, *output),
-        lib=library,
-    )
+    torch.library.register_autograd("sape2_host::attention", backward, setup_context=keep, lib=library)
 
     small = [leaf(HEAD_SIZE) for _ in range(7)]
     learnt = [q, k, v, ex, ey, gate_scale, gate_offset]
