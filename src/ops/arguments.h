@@ -84,7 +84,8 @@ struct PackedArguments {
   static constexpr const char* kBackwardName = "PackedSape2AttentionBackward";
   at::Tensor qkv;  // (B, N, 3·h·d): its thirds are q, k and v
   int64_t heads = 1;
-  Sape2Arguments split;  // without q, k and v
+  Sape2Arguments split;       // without q, k and v
+  bool has_quotient = false;  // the gates' factor in `split` is the quotient already
 
   auto tensors() {
     auto& a = split;

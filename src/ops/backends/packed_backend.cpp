@@ -18,7 +18,7 @@ Tensors by_heads(TensorList list, int64_t heads) {
 /// The thirds' arguments with the divided gates that kernels take.
 Sape2Arguments for_kernels(const PackedArguments& a) {
   Sape2Arguments thirds = with_thirds(a);
-  if (divides_gates(thirds)) put_divided_gates(thirds, divided_gates(thirds));
+  if (!a.has_quotient && divides_gates(thirds)) put_divided_gates(thirds, divided_gates(thirds));
   return thirds;
 }
 
@@ -39,7 +39,7 @@ Tensors PackedBackend::backward(const BackwardInputs& in, const PackedArguments&
   int64_t wanted = (in.wanted & ~(BackwardInputs::kMayShare | 1)) << 2;
   if (in.wants(0)) wanted |= 0b111 | (a.qkv.is_meta() ? 0 : BackwardInputs::kMayShare);
   Tensors gradients = Dispatched::backward({grads, outputs, wanted}, thirds);
-  divide_gradient(thirds, wanted, gradients);
+  if (!a.has_quotient) divide_gradient(thirds, wanted, gradients);
   if (!in.wants(0)) return gradients;
   gradients[2] = joined(gradients[0], gradients[1], gradients[2]);
   gradients.erase(gradients.begin(), gradients.begin() + 2);

@@ -119,7 +119,7 @@ class BackwardNode final : public torch::autograd::Node {
     const TensorList outputs = TensorList(saved).slice(given, outputs_);
     for (size_t index = 0; index < grads.size(); ++index)
       if (!grads[index].defined()) grads[index] = at::zeros_like(outputs[index]);
-    if (divides_gates(arguments)) put_divided_gates(arguments, saved.back());
+    if (saved.size() > given + outputs_) put_divided_gates(arguments, saved.back());
     // On a GPU another thread goes back than the one that came forward.
     std::optional<ReferenceGuard> guard;
     if (reference_) guard.emplace();

@@ -29,6 +29,17 @@ inline at::Tensor put_divided_gates(Sape2Arguments& a, const at::Tensor& divided
 /// Makes of the quotient's gradient, one of the wanted ones in `gradients`, that of gate_scale.
 void divide_gradient(const Sape2Arguments& a, int64_t wanted, std::vector<at::Tensor>& gradients);
 
+/// The same for a projection's output. In compiled graphs its operator divides by itself.
+bool divides_gates(const PackedArguments& a);
+inline at::Tensor divided_gates(const PackedArguments& a) {
+  return divided_gates(a.split);
+}
+inline at::Tensor put_divided_gates(PackedArguments& a, const at::Tensor& divided) {
+  a.has_quotient = true;
+  return put_divided_gates(a.split, divided);
+}
+void divide_gradient(const PackedArguments& a, int64_t wanted, std::vector<at::Tensor>& gradients);
+
 template <class Arguments>
 bool divides_gates(const Arguments&) {
   return false;
