@@ -131,9 +131,8 @@ def _cuda_settings(cuda: str, gpus: list[list[int]]) -> dict[str, str]:
     """
     nvcc = _nvcc(cuda) if cuda else None
     kernels = "ON" if nvcc else "OFF"
-    settings = {"SAPE2_CUDA": kernels, "SAPE2_CUDA_KERNELS": kernels}
+    settings = {"SAPE2_CUDA": kernels, "SAPE2_CUDA_KERNELS": kernels, "SAPE2_NVCC": nvcc or ""}
     if nvcc:
-        settings["SAPE2_NVCC"] = nvcc
         gpus = _gpus_named() or gpus
         settings["SAPE2_CUDA_ARCHITECTURES"] = ";".join(sorted({_architecture(gpu) for gpu in gpus})) or _ARCHITECTURES
     return {f"cmake.define.{name}": value for name, value in settings.items()}

@@ -5,7 +5,7 @@
 Microseconds per call on the CPU, the least of several rounds, in time of the calling thread, which other programs on
 the machine hardly change: without gradients, with what backward needs kept, and forward + backward. PyTorch's own
 attention has three gradients, sape2-rel-k seven: those of q, k and v, two tables, and scale and offset of the gates.
-What four more cost by themselves shows torch.cat, which has next to nothing else to do, of three tensors and of seven.
+torch.cat of three and of seven tensors, which has next to nothing else to do, shows what four more cost by themselves.
 One row has its derivatives written in Python, as PyTorch's stable ABI would ask for.
 
 Then the same for whole attention layers, as models call them: a projection to q, k and v, attention, a projection.

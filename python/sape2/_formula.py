@@ -198,7 +198,7 @@ def _packed_sape2_attention_forward(
     bias_inside: bool,
     kept: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = qkv.unflatten(2, (3, heads, qkv.shape[2] // (3 * heads))).permute(2, 0, 3, 1, 4).unbind(0)
+    q, k, v = qkv.view(*qkv.shape[:2], 3, heads, qkv.shape[2] // (3 * heads)).permute(2, 0, 3, 1, 4).unbind(0)
     divided = None if gate_scale is None else gate_scale / gate_divisor
     out, *others = _sape2_attention_forward(
         q, k, v, ex, ey, rows, cols, prefix, mode, span, form, scale, divided, gate_offset, gain, bias_inside, kept

@@ -80,7 +80,7 @@ class TimmAttention(nn.Module):
         return q, k, v
 
     def _attended(self, x: Tensor, rope: Tensor | None) -> Tensor:
-        if self.qkv is not None and rope is None and does_nothing(self.q_norm) and does_nothing(self.k_norm):
+        if self.qkv is not None and rope is None and does_nothing(self.q_norm, x) and does_nothing(self.k_norm, x):
             together: Tensor = self.pos(self._together(x))
             return together
         images, tokens, _ = x.shape

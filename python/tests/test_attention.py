@@ -66,13 +66,37 @@ def test_one_tensor_for_q_k_and_v(encoding: str) -> None:
     torch.testing.assert_close(*gradients, rtol=0, atol=0 if DEVICE == "cpu" else 1e-5)
 
 
-def test_hooks_of_norms_that_do_nothing() -> None:
-    """Somebody who watches q sees it."""
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_one_tensor_for_q_k_and_v_is_watched(encoding: str) -> None:
+    """A second derivative is refused, and so is a backward pass after the tensor was changed."""
+    layer = _BlockEncoding(encoding, 48, 3, (4, 5), 1)
+    qkv = torch.randn(2, 21, 3 * 48, requires_grad=True)
+    (gradient,) = torch.autograd.grad(layer(qkv * 1).sum(), qkv, create_graph=True)
+    with pytest.raises(RuntimeError, match="can be differentiated once"):
+        gradient.square().sum().backward()
+    projected = qkv * 1
+    out = layer(projected).sum()
+    projected.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
+def test_hooks_of_modules_that_do_nothing() -> None:
+    """Somebody who watches q, or the gradient of a result, sees it."""
     attention, seen = Attention(48, 3, grid=(4, 5), prefix=1), []
-    x = torch.randn(2, 21, 48)
+    x = torch.randn(2, 21, 48, requires_grad=True)
     expected = attention(x)
     attention.q_norm.register_forward_hook(lambda _, given, __: seen.append(given[0].shape))
-    assert torch.equal(attention(x), expected) and seen == [(2, 3, 21, 16)]
+    attention.proj_drop.register_full_backward_hook(lambda _, given, __: seen.append(given[0].shape))
+    out = attention(x)
+    out.sum().backward()
+    assert torch.equal(out, expected) and seen == [(2, 3, 21, 16), (2, 21, 48)]
+
+
+@needs_torch_2  # torch.fx of PyTorch 1 does not run with Python 3.11
+def test_torch_fx_keeps_every_module() -> None:
+    traced = torch.fx.symbolic_trace(Attention(48, 3, grid=(4, 5), prefix=1).eval())
+    assert {"q_norm", "k_norm", "norm", "proj_drop"} <= {str(node.target) for node in traced.graph.nodes}
 
 
 def test_rows_and_columns_are_told_apart() -> None:

@@ -109,10 +109,10 @@ def test_the_nvcc_that_the_build_takes(
     assert settings(old, path) == {**with_kernels, "NVCC": str(path)}
     assert not capsys.readouterr().err
     # What the build folder remembers of a build with kernels is taken back.
-    assert settings(old, ancient) == {"CUDA": "OFF", "CUDA_KERNELS": "OFF"}
+    assert settings(old, ancient) == {"CUDA": "OFF", "CUDA_KERNELS": "OFF", "NVCC": ""}
     sentence = f"there is no nvcc of CUDA 13 ({old} is of CUDA 12.4, {ancient} is of CUDA 2.3), so the operators are"
     assert sentence in capsys.readouterr().err
-    assert settings(home, path, cuda="") == {"CUDA": "OFF", "CUDA_KERNELS": "OFF"}
+    assert settings(home, path, cuda="") == {"CUDA": "OFF", "CUDA_KERNELS": "OFF", "NVCC": ""}
     assert not capsys.readouterr().err
 
 

@@ -172,6 +172,10 @@ def test_transformations_of_torch_func_are_refused() -> None:
         torch.vmap(layer)(q, q, q)
     with pytest.raises(NotImplementedError, match="sape2::_encoded_packed_attention cannot be mapped by vmap"):
         torch.vmap(layer)(torch.randn(5, 2, 21, 3 * HEADS * SIZE))
+    for encoding in ("sape2-rel-k", "cope"):
+        layer = sape2.nn.LayerEncoding(encoding, HEADS * SIZE, HEADS, (4, 5), 1)
+        with pytest.raises(RuntimeError, match="which torch.func's grad, vjp and jvp cannot pass; use backward"):
+            torch.func.grad(lambda qkv, of=layer: of(qkv).sum())(torch.randn(2, 21, 3 * HEADS * SIZE))
 
 
 @needs_torch_2

@@ -7,9 +7,10 @@
 namespace sape2::ops {
 namespace {
 
-/// Whether nothing but the tensor's memory matters: it stands for no other one.
-bool is_plain(const at::Tensor& tensor) {
-  return (tensor.is_cpu() || tensor.is_cuda()) && !is_traced(tensor) && !tensor.is_neg();
+/// Whether a view past the dispatcher is as good as one of its own: nobody records it.
+bool takes_plain_views(const at::Tensor& tensor) {
+  return (tensor.is_cpu() || tensor.is_cuda()) && is_plain(tensor) && !tensor.is_neg() &&
+         !(at::GradMode::is_enabled() && tensor.requires_grad());
 }
 
 /// Other sizes and strides over a plain tensor's memory, from an offset within it. Past the
@@ -21,6 +22,9 @@ at::Tensor plain_view(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntAr
   c10::TensorImpl* const impl = view.unsafeGetTensorImpl();
   impl->set_storage_offset(tensor.storage_offset() + offset);
   impl->set_sizes_and_strides(sizes, strides);
+  // Autograd notices by it that the memory was changed since.
+  if (!tensor.is_inference())
+    impl->set_version_counter(tensor.unsafeGetTensorImpl()->version_counter());
   return view;
 }
 
@@ -48,7 +52,7 @@ bool are_packed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
 
 std::array<at::Tensor, 3> thirds(const at::Tensor& packed, int64_t heads) {
   const int64_t head_size = size_of(packed, 2) / (3 * heads);
-  if (is_plain(packed) && packed.is_contiguous()) {
+  if (takes_plain_views(packed) && packed.is_contiguous()) {
     const int64_t tokens = packed.size(1), width = packed.size(2);
     const auto third = [&](int64_t number) {
       return plain_view(packed, {packed.size(0), heads, tokens, head_size},
@@ -75,7 +79,7 @@ Sape2Arguments with_thirds(const PackedArguments& a) {
 
 at::Tensor joined(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const int64_t tokens = size_of(q, 2), width = 3 * size_of(q, 1) * size_of(q, 3);
-  if (is_plain(q) && are_packed(q, k, v))
+  if (takes_plain_views(q) && takes_plain_views(k) && takes_plain_views(v) && are_packed(q, k, v))
     return plain_view(q, {q.size(0), tokens, width}, {tokens * width, width, 1}, 0);
   return at::stack({q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)}, 2)  // (B, N, 3, h, d)
       .reshape_symint({q.sym_size(0), tokens, width});
@@ -83,7 +87,7 @@ at::Tensor joined(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)
 
 at::Tensor split_by_heads(const at::Tensor& tokens, int64_t heads) {
   const int64_t head_size = size_of(tokens, 2) / heads;
-  if (is_plain(tokens) && tokens.is_contiguous()) {
+  if (takes_plain_views(tokens) && tokens.is_contiguous()) {
     const int64_t count = tokens.size(1), width = tokens.size(2);
     return plain_view(tokens, {tokens.size(0), heads, count, head_size},
                       {count * width, head_size, width, 1}, 0);
@@ -94,7 +98,7 @@ at::Tensor split_by_heads(const at::Tensor& tokens, int64_t heads) {
 
 at::Tensor side_by_side(const at::Tensor& heads) {
   const int64_t width = size_of(heads, 1) * size_of(heads, 3);
-  if (is_plain(heads)) {
+  if (takes_plain_views(heads)) {
     const int64_t count = heads.size(2), head_size = heads.size(3);
     const std::array<int64_t, 4> by_token{count * width, head_size, width, 1};
     if (heads.strides() == at::IntArrayRef(by_token))

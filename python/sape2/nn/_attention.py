@@ -23,16 +23,22 @@ def check_call(x: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
         )
 
 
-def does_nothing(module: nn.Module) -> bool:
-    """Whether a module gives what it is given, and nobody watches it."""
-    if module._forward_hooks or module._forward_pre_hooks:
+def does_nothing(module: nn.Module, x: Tensor) -> bool:
+    """Whether a module gives what it is given, and nobody watches it; torch.fx keeps every module in its graph."""
+    watched = (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or getattr(module, "_backward_pre_hooks", None)  # PyTorch 1 has none
+    )
+    if watched or isinstance(x, torch.fx.Proxy):
         return False
     return type(module) is nn.Identity or (type(module) is nn.Dropout and (module.p == 0 or not module.training))
 
 
 def through(module: nn.Module, x: Tensor) -> Tensor:
     """What a module makes of `x`; one that does nothing is not called, which would take as long as a small layer."""
-    out: Tensor = x if does_nothing(module) else module(x)
+    out: Tensor = x if does_nothing(module, x) else module(x)
     return out
 
 
@@ -129,8 +135,8 @@ class Attention(nn.Module):
         """
         check_call(x, attn_mask, is_causal)
         qkv = self.qkv(x)
-        if does_nothing(self.q_norm) and does_nothing(self.k_norm):
-            out: Tensor = self.pos(qkv, grid=grid)
+        if does_nothing(self.q_norm, qkv) and does_nothing(self.k_norm, qkv):
+            out: Tensor = self.pos(qkv, None, None, grid)  # by place: hooks of PyTorch 1 see nothing else
         else:
             images, tokens, _ = x.shape
             q, k, v = qkv.view(images, tokens, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)

@@ -104,7 +104,7 @@ HWY_INLINE void add_at(Reach reach, V floor, V ceil, V below, V above, float* dt
 /// A sum whose error does not grow with the number of parts (Kahan): summed plainly, a line of
 /// hundreds of gates loses the digits that tell its positions apart.
 struct RunningSum {
-  V sum, excess;  // what rounding has put into the sum too much
+  V sum, excess;  // the excess is what rounding has added to the sum
 
   HWY_INLINE void add(V part) {
     const V due = hn::Sub(part, excess);

@@ -24,7 +24,7 @@ struct Axis {
 
 /// Gates and clamped positions from the scores q_i·k_j of every patch with its line. Where a line
 /// is taken in pieces (suffix only), from the last to the first, `carry` holds the sum so far, and
-/// what rounding has put into it too much.
+/// the excess that rounding has added to it.
 void axis_positions(const Axis& axis, int width, float gate_scale, float gate_offset,
                     const float* scores,      // (length, kTile)
                     float* gates,             // (length, kTile)

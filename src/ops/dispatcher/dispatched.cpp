@@ -58,8 +58,8 @@ Tensors Dispatched::forward(const PackedArguments& packed) {
   const auto& s = a.vectors;
   return list(op.call(packed.qkv, packed.heads, s.ex, s.ey, s.grid.rows, s.grid.cols, s.grid.prefix,
                       s.mode, s.span, name_of(a.form), a.scale, or_nothing(s.gate_scale),
-                      a.gate_divisor, or_nothing(s.gate_offset), or_nothing(a.gain), a.bias_inside,
-                      a.kept));
+                      packed.has_quotient ? 1.0 : a.gate_divisor, or_nothing(s.gate_offset),
+                      or_nothing(a.gain), a.bias_inside, a.kept));
 }
 
 Tensors Dispatched::backward(const BackwardInputs& in, const PackedArguments& packed) {
@@ -70,8 +70,8 @@ Tensors Dispatched::backward(const BackwardInputs& in, const PackedArguments& pa
   const auto& s = a.vectors;
   return op.call(in.grads, in.outputs, in.wanted, packed.qkv, packed.heads, s.ex, s.ey, s.grid.rows,
                  s.grid.cols, s.grid.prefix, s.mode, s.span, name_of(a.form), a.scale,
-                 or_nothing(s.gate_scale), a.gate_divisor, or_nothing(s.gate_offset),
-                 or_nothing(a.gain), a.bias_inside, a.kept);
+                 or_nothing(s.gate_scale), packed.has_quotient ? 1.0 : a.gate_divisor,
+                 or_nothing(s.gate_offset), or_nothing(a.gain), a.bias_inside, a.kept);
 }
 
 Tensors Dispatched::forward(const CopeArguments& a) {

@@ -11,8 +11,9 @@
 #include <tuple>
 
 /// The internal operators `sape2::_*`, which the public ones are made of. Each has one kernel per
-/// device and one for Meta tensors, so that tracing and compilation see it whole. This page is the
-/// only place where gathered arguments meet the flat lists of the schemas.
+/// device and one for Meta tensors, so that tracing and compilation see it whole; the packed one
+/// has a single kernel, which calls that of three tensors. This page is the only place where
+/// gathered arguments meet the flat lists of the schemas.
 namespace sape2::ops {
 
 using at::Tensor;

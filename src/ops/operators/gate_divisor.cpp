@@ -25,7 +25,7 @@ void divide(const Arguments& a, const Sape2Arguments& gates, int64_t wanted,
 }  // namespace
 
 at::Tensor quotient(const at::Tensor& value, double divisor) {
-  const bool plain = value.is_cpu() && !is_traced(value) && value.scalar_type() == at::kFloat &&
+  const bool plain = value.is_cpu() && is_plain(value) && value.scalar_type() == at::kFloat &&
                      value.is_contiguous();
   if (!plain) return at::div(value, divisor);
   const at::Tensor result = empty_floats(value.sizes());

@@ -80,6 +80,7 @@ Tensor packed_sape2_attention(const Tensor& qkv, int64_t heads, const Tensor& ex
                               bool bias_inside) {
   const char* op = "packed_sape2_attention";
   check_packed(op, qkv, heads);
+  refuse_other_derivatives({qkv});
   PackedArguments a{.qkv = qkv, .heads = heads};
   a.split.vectors = {{},
                      {},
@@ -96,7 +97,7 @@ Tensor packed_sape2_attention(const Tensor& qkv, int64_t heads, const Tensor& ex
   a.split.bias_inside = bias_inside;
   a.split.gate_divisor = gate_divisor;
   check(op, a);
-  if (goes_back(a)) a.split.kept = bytes_to_keep(with_thirds(a));
+  if (qkv.is_cuda() && goes_back(a)) a.split.kept = bytes_to_keep(with_thirds(a));
   return differentiable(a, 1)[0];
 }
 

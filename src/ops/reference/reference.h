@@ -63,8 +63,8 @@ at::Tensor softmax_rows(const at::Tensor& logits);
 /// not promise that.
 at::Tensor ordered_products(const at::Tensor& a, const at::Tensor& b);
 
-/// 1 / (1 + e^−x), each number in one way wherever it stands, for the same reason: LibTorch's own
-/// computes the last few numbers of a CPU tensor differently.
+/// 1 / (1 + e^−x), computed the same way at every place in the tensor, for the same reason:
+/// LibTorch's own computes the last few numbers of a CPU tensor differently.
 at::Tensor scalar_sigmoid(const at::Tensor& x);
 
 /// Values `z` (…, M) read at fractional positions `p` (…, m); position 0 is column `origin`, and

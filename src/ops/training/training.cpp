@@ -165,6 +165,7 @@ std::pair<Tensor, Tensor> add_and_norm(const Tensor& x, const Branch& branch, co
 }
 
 std::array<Tensor, 3> split_heads(const Tensor& qkv, int64_t heads) {
+  refuse_other_derivatives({qkv});
   const auto parts = SplitHeads::apply(qkv.contiguous(), heads);
   return {parts[0], parts[1], parts[2]};
 }
