@@ -50,7 +50,10 @@ _NO_NVCC = """
 sape2: this PyTorch has CUDA {cuda}, but there is no nvcc of CUDA {major}{others}, so the operators are built for the \
 CPU only. Install the toolkit of CUDA {major} or set CUDA_HOME, and install again.
 """
-
+_OLD_GPUS = """
+sape2: TORCH_CUDA_ARCH_LIST names only GPUs of compute capability below 8.0, for which there are no CUDA kernels, so \
+the operators are built for the CPU only. Name a newer GPU in it, or unset it.
+"""
 
 _ARCHITECTURES = "80;90a"  # if no GPU is visible
 
@@ -111,13 +114,15 @@ def _nvcc(cuda: str) -> str | None:
     return None
 
 
-def _gpus_named() -> list[list[int]]:
+def _gpus_named() -> list[list[int]] | None:
     """The GPUs that TORCH_CUDA_ARCH_LIST names, as PyTorch's own extensions read it: 8.0;9.0a or "8.6 9.0+PTX".
 
-    Those before 8.0, which have no kernels here, are left out.
+    Those before 8.0, which have no kernels here, are left out. None if there is no such list.
     """
-    value = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
-    names = re.split(r"[\s;,]+", value.strip()) if value.strip() else []
+    value = os.environ.get("TORCH_CUDA_ARCH_LIST", "").strip()
+    if not value:
+        return None
+    names = re.split(r"[\s;,]+", value)
     found = [re.fullmatch(r"(\d+)\.(\d)[af]?(\+PTX)?", name) for name in names]
     if not all(found):
         _stop(f'TORCH_CUDA_ARCH_LIST is "{value}"; sape2 reads compute capabilities there, such as 8.0;9.0.')
@@ -129,12 +134,17 @@ def _cuda_settings(cuda: str, gpus: list[list[int]]) -> dict[str, str]:
 
     Each setting is always given, because the build folder remembers those of the build before.
     """
+    named = _gpus_named()
     nvcc = _nvcc(cuda) if cuda else None
+    if nvcc and named == []:
+        print(_OLD_GPUS.strip(), file=sys.stderr)
+        nvcc = None
     kernels = "ON" if nvcc else "OFF"
     settings = {"SAPE2_CUDA": kernels, "SAPE2_CUDA_KERNELS": kernels, "SAPE2_NVCC": nvcc or ""}
     if nvcc:
-        gpus = _gpus_named() or gpus
-        settings["SAPE2_CUDA_ARCHITECTURES"] = ";".join(sorted({_architecture(gpu) for gpu in gpus})) or _ARCHITECTURES
+        settings["SAPE2_CUDA_ARCHITECTURES"] = (
+            ";".join(sorted({_architecture(gpu) for gpu in named or gpus})) or _ARCHITECTURES
+        )
     return {f"cmake.define.{name}": value for name, value in settings.items()}
 
 

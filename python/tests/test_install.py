@@ -116,7 +116,9 @@ def test_the_nvcc_that_the_build_takes(
     assert not capsys.readouterr().err
 
 
-def test_the_architectures_that_the_build_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_architectures_that_the_build_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Those of TORCH_CUDA_ARCH_LIST, else those of the GPUs that are there, else all."""
     backend = _backend(monkeypatch)
     monkeypatch.setenv("CUDA_HOME", str(_fake_nvcc(tmp_path, "13.0").parents[1]))
@@ -132,5 +134,8 @@ def test_the_architectures_that_the_build_takes(tmp_path: Path, monkeypatch: pyt
     assert architectures("9.0a", []) == "90a"
     assert architectures("8.0;8.6", [[9, 0]]) == "80"
     assert architectures("7.5 8.6 9.0+PTX", []) == "80;90a"
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.0;7.5")
+    assert backend._cuda_settings("13.2", [[9, 0]])["cmake.define.SAPE2_CUDA"] == "OFF"
+    assert "names only GPUs of compute capability below 8.0" in capsys.readouterr().err
     with pytest.raises(SystemExit, match='TORCH_CUDA_ARCH_LIST is "Hopper"; sape2 reads compute capabilities there'):
         architectures("Hopper", [])

@@ -1,5 +1,3 @@
-#include "sape2/ops/training.h"
-
 #include "nn/support.h"
 
 #include <gtest/gtest.h>
@@ -240,8 +238,11 @@ TEST_P(EveryEncoding, AttendsToAProjectionAsToItsThirds) {
   const LayerFixture f(GetParam());
   const int64_t heads = f.shape.heads;
   const at::Tensor qkv = random_tensor({2, f.grid.tokens(), 3 * f.shape.width}, 5).requires_grad_();
-  const auto [q, k, v] = ops::split_heads(qkv, heads);
-  const at::Tensor split = f.layer->attend(q, k, v, f.grid).transpose(1, 2).flatten(2);
+  const auto third = [&](int64_t number) {
+    return qkv.unflatten(2, {3, heads, -1}).select(2, number).transpose(1, 2);
+  };
+  const at::Tensor split =
+      f.layer->attend(third(0), third(1), third(2), f.grid).transpose(1, 2).flatten(2);
   const at::Tensor packed = f.layer->attend_packed(qkv, heads, f.grid);
   EXPECT_EQ(difference(packed, split), 0);
   const auto gradient = [&](const at::Tensor& out) {

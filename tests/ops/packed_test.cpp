@@ -1,6 +1,5 @@
 // Attention of a projection's output, against the same attention of its thirds.
 #include "sape2/ops/ops.h"
-#include "sape2/ops/training.h"
 
 #include "support/gpu.h"
 
@@ -39,8 +38,11 @@ struct Problem {
     return packed_sape2_attention(qkv, kHeads, ex, ey, kGrid, vectors, form, bias);
   }
   Tensor split() const {
-    const auto [q, k, v] = split_heads(qkv, kHeads);
-    return sape2_attention(q, k, v, ex, ey, kGrid, vectors, form, bias).transpose(1, 2).flatten(2);
+    const Tensor thirds = qkv.reshape({-1, kGrid.tokens(), 3, kHeads, kHeadSize});
+    const auto third = [&](int64_t number) { return thirds.select(2, number).transpose(1, 2); };
+    return sape2_attention(third(0), third(1), third(2), ex, ey, kGrid, vectors, form, bias)
+        .transpose(1, 2)
+        .flatten(2);
   }
   Tensors leaves() const {
     return {qkv, ex, ey, vectors.gate_scale, vectors.gate_offset, bias.gain};
